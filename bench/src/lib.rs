@@ -1,0 +1,1 @@
+//! The scripted upstream, the recording proxy and the comparison of harnesses.

@@ -1,0 +1,40 @@
+//! Every bound of the program with its reason. A number that limits something stands here and nowhere else.
+
+/// One KiB in bytes.
+pub const KIB: usize = 1024;
+/// One MiB in bytes.
+pub const MIB: usize = 1024 * KIB;
+
+/// A tool's output beyond this is cut before compression (bytes). From the contract: 256 KiB.
+pub const TOOL_OUTPUT_BYTES_MAX: usize = 256 * KIB;
+/// `tool_call.args` is emitted whole up to this (bytes), then cut on a character boundary.
+pub const EVENT_ARGS_BYTES_MAX: usize = 16 * KIB;
+/// The prompt file (bytes). Larger than any model's window; a binary given by mistake is refused early.
+pub const PROMPT_BYTES_MAX: usize = 64 * MIB;
+/// Default of `--max-turns`: model calls of one pass.
+pub const TURNS_DEFAULT: u32 = 100;
+/// Tool calls of one turn that are run; a model that asks for more gets an error result for the rest.
+pub const CALLS_PER_TURN_MAX: usize = 256;
+/// Arguments of one call (bytes). A write of this size is plausible, more is a runaway.
+pub const CALL_ARGS_BYTES_MAX: usize = 16 * MIB;
+/// A whole reply of the model (bytes of decoded text, thinking and arguments together).
+pub const REPLY_BYTES_MAX: usize = 32 * MIB;
+/// One SSE line (bytes): a write of 16 MiB escaped twice fits, an endless line does not.
+pub const SSE_LINE_BYTES_MAX: usize = 64 * MIB;
+/// What is read of an error body (bytes).
+pub const ERROR_BODY_BYTES_MAX: usize = 64 * KIB;
+/// What `error.message` quotes of a provider (bytes).
+pub const ERROR_TEXT_BYTES_MAX: usize = 2 * KIB;
+/// The emitter's buffer at which emitters wait (bytes): a slow reader bounds our memory.
+pub const SINK_BUFFER_BYTES_HIGH: usize = MIB;
+/// Grace after cancellation until the warden ends the process (ms). The contract allows 2 s in all.
+pub const CANCEL_GRACE_MS: u64 = 1_500;
+/// Transcript chunks double from the small to the large size (bytes): an idle agent stays small, and a
+/// request body goes out in pieces large enough for HTTP/2 frames.
+pub const CHUNK_BYTES_MIN: usize = 8 * KIB;
+/// See [`CHUNK_BYTES_MIN`].
+pub const CHUNK_BYTES_MAX: usize = 64 * KIB;
+
+const _: () = assert!(CALL_ARGS_BYTES_MAX * 2 <= SSE_LINE_BYTES_MAX);
+const _: () = assert!(CALL_ARGS_BYTES_MAX <= REPLY_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);

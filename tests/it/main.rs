@@ -1,0 +1,1 @@
+//! The black-box suite: the real binary against real parts on loopback.
