@@ -12,7 +12,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | 0 | [`limits`] [`error`] |
+//! | 0 | [`limits`] [`error`] [`secret`] |
 //! | 1 | [`json`] [`rt`] |
 //! | 2 | [`emit`] [`compress`] [`sandbox`] |
 //! | 3 | [`transcript`] |
@@ -33,5 +33,6 @@ pub mod provider;
 pub mod rt;
 pub mod run;
 pub mod sandbox;
+pub mod secret;
 pub mod tools;
 pub mod transcript;
