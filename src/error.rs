@@ -45,7 +45,9 @@ impl Exit {
     pub const fn meaning(self) -> &'static str {
         match self {
             Exit::Ok => "Completed normally, also when the turn or iteration cap ended it.",
-            Exit::Error => "A run error: provider failure, refusal, panic, or stdout closed by the reader.",
+            Exit::Error => {
+                "A run error: provider failure, refusal, an answer cut at the output limit, panic, or stdout closed by the reader."
+            }
             Exit::Budget => "The token budget (`--max-tokens`) was met.",
             Exit::Timeout => "The wall clock (`--timeout-ms`) ran out, or SIGINT or SIGTERM arrived.",
             Exit::Config => "Invalid configuration; every fault is named, and no `start` was emitted.",
@@ -72,6 +74,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every value, for the schema.
+    pub const ALL: [Kind; 5] = [Kind::Config, Kind::Provider, Kind::TeamCollapse, Kind::Internal, Kind::Verify];
+
     /// The value on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -155,12 +160,14 @@ impl Stop {
     /// The exit that goes with it. The only map from reason to code.
     pub const fn exit(self) -> Exit {
         match self {
-            Stop::Completed | Stop::TurnCap | Stop::MaxTokens => Exit::Ok,
+            Stop::Completed | Stop::TurnCap => Exit::Ok,
             Stop::Budget => Exit::Budget,
             Stop::Deadline | Stop::Signal => Exit::Timeout,
             Stop::RateLimited => Exit::RateLimited,
             Stop::Config => Exit::Config,
-            Stop::Refusal | Stop::ContentFilter | Stop::StdoutClosed | Stop::ProviderError | Stop::Internal => Exit::Error,
+            Stop::MaxTokens | Stop::Refusal | Stop::ContentFilter | Stop::StdoutClosed | Stop::ProviderError | Stop::Internal => {
+                Exit::Error
+            }
         }
     }
 }

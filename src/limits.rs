@@ -13,6 +13,8 @@ pub const EVENT_ARGS_BYTES_MAX: usize = 16 * KIB;
 pub const PROMPT_BYTES_MAX: usize = 64 * MIB;
 /// Default of `--max-turns`: model calls of one pass.
 pub const TURNS_DEFAULT: u32 = 100;
+/// The smallest rest of the budget (tokens) that a model call is worth; below it no useful answer fits.
+pub const OUTPUT_TOKENS_MIN: u64 = 256;
 /// Tool calls of one turn that are run; a model that asks for more gets an error result for the rest.
 pub const CALLS_PER_TURN_MAX: usize = 256;
 /// Arguments of one call (bytes). A write of this size is plausible, more is a runaway.
@@ -29,6 +31,10 @@ pub const ERROR_TEXT_BYTES_MAX: usize = 2 * KIB;
 pub const SINK_BUFFER_BYTES_HIGH: usize = MIB;
 /// Grace after cancellation until the warden ends the process (ms). The contract allows 2 s in all.
 pub const CANCEL_GRACE_MS: u64 = 1_500;
+/// How long the warden tries to write the last line when the core did not (ms).
+pub const LAST_WRITE_MS: u64 = 300;
+/// How long a finished run waits for its reader to take what is pending (ms).
+pub const FINISH_MS: u64 = 2_000;
 /// Transcript chunks double from the small to the large size (bytes): an idle agent stays small, and a
 /// request body goes out in pieces large enough for HTTP/2 frames.
 pub const CHUNK_BYTES_MIN: usize = 8 * KIB;
@@ -38,3 +44,4 @@ pub const CHUNK_BYTES_MAX: usize = 64 * KIB;
 const _: () = assert!(CALL_ARGS_BYTES_MAX * 2 <= SSE_LINE_BYTES_MAX);
 const _: () = assert!(CALL_ARGS_BYTES_MAX <= REPLY_BYTES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
+const _: () = assert!(CANCEL_GRACE_MS + LAST_WRITE_MS <= 2_000);

@@ -1,1 +1,1 @@
-//! (being built)
+//! One agent: the loop, its budget, its prompt.

@@ -1,1 +1,3 @@
-//! (being built)
+//! JSON on the hot path: a writer that escapes, and a reader that keeps its tape.
+
+pub mod write;

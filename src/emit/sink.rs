@@ -1,0 +1,310 @@
+//! The one writer of stdout: whole lines, in order, without ever blocking the core.
+//!
+//! Lines are formatted into one buffer under a lock and written with calls that never wait. What a slow reader leaves
+//! over stays in the buffer; the warden thread is woken and writes it when the descriptor is ready. Emitters wait in
+//! [`Sink::ready`] once more than [`limits::SINK_BUFFER_BYTES_HIGH`] is pending, so a reader that stops bounds our memory
+//! and stops the run instead of losing a line. The sums of `result` are folded as events pass, so that a last `result`
+//! can be written when the core itself no longer answers.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::event::Event;
+use super::field::Head;
+use crate::error::Stop;
+use crate::limits;
+use crate::rt;
+
+/// Room for the lines of several turns without growing (bytes).
+const BUFFER_BYTES_START: usize = 64 * limits::KIB;
+
+/// The sums behind `result`, folded from the events themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Uncached input tokens.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Tokens read from the provider's cache.
+    pub cache_read: u64,
+    /// Tokens written to the provider's cache.
+    pub cache_write: u64,
+    /// Model calls that ended well.
+    pub turns: u64,
+    /// Tool calls announced.
+    pub tool_calls: u64,
+}
+
+impl Totals {
+    fn fold(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::AgentTurn { input_tokens, output_tokens, cache_read, cache_write, .. } => {
+                self.add([input_tokens, output_tokens, cache_read, cache_write]);
+                self.turns += 1;
+            }
+            Event::SubagentDone { input_tokens, output_tokens, cache_read, cache_write, .. } => {
+                self.add([input_tokens, output_tokens, cache_read, cache_write]);
+            }
+            Event::ToolCall { .. } => self.tool_calls += 1,
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, [input, output, cache_read, cache_write]: [u64; 4]) {
+        self.input = self.input.saturating_add(input);
+        self.output = self.output.saturating_add(output);
+        self.cache_read = self.cache_read.saturating_add(cache_read);
+        self.cache_write = self.cache_write.saturating_add(cache_write);
+    }
+}
+
+/// The owner of stdout. Shared by the core thread and the warden thread.
+pub struct Sink {
+    fd: OwnedFd,
+    started: Instant,
+    state: Mutex<State>,
+    /// Wakes the warden when output could not be written at once, or not at all.
+    pending_bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    buffer: Vec<u8>,
+    /// How much of the buffer is written already.
+    written: usize,
+    /// Length of the buffer up to the last whole line; what lies beyond was left by a panic while formatting.
+    whole: usize,
+    seq: u64,
+    /// After `result` nothing more is accepted.
+    sealed: bool,
+    /// The reader is gone or the descriptor failed; lines are dropped. A full disk keeps what is pending.
+    broken: Option<io::ErrorKind>,
+    totals: Totals,
+    waiters: Vec<Waker>,
+}
+
+impl Sink {
+    /// A sink over a private copy of the process's stdout, which children never inherit.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be copied (no descriptor left).
+    pub fn stdout() -> io::Result<Sink> {
+        Ok(Sink::over(io::stdout().as_fd().try_clone_to_owned()?))
+    }
+
+    /// A sink over any descriptor. Its flags are left as they are.
+    pub fn over(fd: OwnedFd) -> Sink {
+        let state = State { buffer: Vec::with_capacity(BUFFER_BYTES_START), ..State::default() };
+        Sink { fd, started: rt::Clock::now(), state: Mutex::new(state), pending_bell: OnceLock::new() }
+    }
+
+    /// The descriptor, for the warden's poll.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sets who is woken when output stays pending or the descriptor fails. The first call holds.
+    pub fn on_pending(&self, bell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.pending_bell.set(Box::new(bell));
+    }
+
+    /// Adds one line. It goes out with the next [`Sink::flush`], or at once when many are waiting.
+    pub fn emit(&self, event: &Event<'_>) {
+        let mut state = self.lock();
+        state.push(event);
+        if state.pending() >= BUFFER_BYTES_START / 2 {
+            self.write(state);
+        }
+    }
+
+    /// Writes what can be written without waiting and leaves the rest to the warden.
+    pub fn flush(&self) {
+        self.write(self.lock());
+    }
+
+    /// Waits until the reader has taken enough for more lines to be emitted. Ends at once when the reader is gone.
+    pub async fn ready(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.pending() < limits::SINK_BUFFER_BYTES_HIGH || state.broken.is_some() {
+                return Poll::Ready(());
+            }
+            if !state.waiters.iter().any(|w| w.will_wake(cx.waker())) {
+                state.waiters.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Adds the last line and accepts nothing after it. The first call holds; the answer tells whether it was this one.
+    pub fn seal(&self, result: &Event<'_>) -> bool {
+        debug_assert_eq!(result.name(), "result", "the last line is the result");
+        let mut state = self.lock();
+        let first = !state.sealed;
+        state.push(result);
+        state.sealed = true;
+        self.write(state);
+        first
+    }
+
+    /// The sums so far.
+    pub fn totals(&self) -> Totals {
+        self.lock().totals
+    }
+
+    /// Time since the sink was made, which is the start of the run.
+    pub fn elapsed_ms(&self) -> u64 {
+        u64::try_from(rt::Clock::now().saturating_duration_since(self.started).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the reader is gone (or the descriptor failed), and how.
+    pub fn broken(&self) -> Option<io::ErrorKind> {
+        self.lock().broken
+    }
+
+    /// Writes pending bytes without waiting; for the warden. True when some are left.
+    pub fn drain_some(&self) -> bool {
+        let mut state = self.lock();
+        state.write(self.fd.as_fd());
+        state.pending() > 0 && state.broken.is_none()
+    }
+
+    /// Drops what is pending and every line to come: the reader is gone.
+    pub fn mark_reader_gone(&self) {
+        let mut state = self.lock();
+        state.fail(io::ErrorKind::BrokenPipe);
+    }
+
+    /// Writes a `result` from the folded sums when the core did not: for the warden, right before the process ends.
+    ///
+    /// Waits for the lock and then for the reader, within `bound` in all. False when the lock could not be had.
+    pub fn last_resort(&self, stop: Stop, bound: Duration) -> bool {
+        let until = rt::Clock::now() + bound;
+        let Some(mut state) = self.lock_until(until) else { return false };
+        if !state.sealed {
+            let totals = state.totals;
+            state.push(&result_event(stop, &totals, self.elapsed_ms(), None));
+            state.sealed = true;
+        }
+        loop {
+            state.write(self.fd.as_fd());
+            let left = until.saturating_duration_since(rt::Clock::now());
+            if state.pending() == 0 || state.broken.is_some() || left.is_zero() || !rt::wait_writable(self.fd.as_fd(), left) {
+                return true;
+            }
+        }
+    }
+
+    fn write(&self, mut state: MutexGuard<'_, State>) {
+        state.write(self.fd.as_fd());
+        let ring = state.pending() > 0 || state.broken.is_some();
+        drop(state);
+        if ring && let Some(bell) = self.pending_bell.get() {
+            bell();
+        }
+    }
+
+    /// Enters a poisoned lock too: a panic while formatting leaves at most a half line, which is dropped here.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.drop_half_line();
+        state
+    }
+
+    fn lock_until(&self, until: Instant) -> Option<MutexGuard<'_, State>> {
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Some(state),
+                Err(TryLockError::Poisoned(poisoned)) => {
+                    let mut state = poisoned.into_inner();
+                    state.drop_half_line();
+                    return Some(state);
+                }
+                Err(TryLockError::WouldBlock) if rt::Clock::now() >= until => return None,
+                Err(TryLockError::WouldBlock) => rt::pause(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+/// The `result` line from its parts.
+pub fn result_event<'a>(stop: Stop, totals: &Totals, duration_ms: u64, text: Option<&'a str>) -> Event<'a> {
+    Event::Result {
+        exit: stop.exit(),
+        total_input: totals.input,
+        total_output: totals.output,
+        total_cache_read: totals.cache_read,
+        total_cache_write: totals.cache_write,
+        duration_ms,
+        stop_reason: stop,
+        turns: totals.turns,
+        tool_calls: totals.tool_calls,
+        text,
+        structured: None,
+    }
+}
+
+impl State {
+    fn pending(&self) -> usize {
+        self.buffer.len() - self.written
+    }
+
+    fn push(&mut self, event: &Event<'_>) {
+        if self.sealed {
+            return;
+        }
+        self.totals.fold(event);
+        match self.broken {
+            None => {}
+            // The last line is still tried: space may have come back, and then the stream ends as it should.
+            Some(io::ErrorKind::StorageFull) if matches!(event, Event::Result { .. }) => {}
+            Some(_) => return,
+        }
+        event.write(&Head { ts: rt::Clock::epoch_ms(), seq: self.seq, run: None }, &mut self.buffer);
+        self.seq += 1;
+        self.whole = self.buffer.len();
+    }
+
+    fn drop_half_line(&mut self) {
+        self.buffer.truncate(self.whole);
+    }
+
+    fn write(&mut self, fd: BorrowedFd<'_>) {
+        while self.pending() > 0 {
+            match rt::write_nowait(fd, &self.buffer[self.written..]) {
+                Ok(0) => break,
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::StorageFull => {
+                    self.broken.get_or_insert(io::ErrorKind::StorageFull);
+                    break;
+                }
+                Err(e) => self.fail(e.kind()),
+            }
+        }
+        if self.pending() == 0 {
+            self.buffer.clear();
+            self.written = 0;
+            self.whole = 0;
+            if self.buffer.capacity() > limits::SINK_BUFFER_BYTES_HIGH {
+                self.buffer.shrink_to(BUFFER_BYTES_START);
+            }
+        }
+        if self.pending() < limits::SINK_BUFFER_BYTES_HIGH || self.broken.is_some() {
+            self.waiters.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    fn fail(&mut self, kind: io::ErrorKind) {
+        self.broken.get_or_insert(kind);
+        self.buffer.clear();
+        self.written = 0;
+        self.whole = 0;
+        self.waiters.drain(..).for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,76 @@
+//! SIGINT and SIGTERM as something to poll.
+//!
+//! A handler adds to an eventfd and does nothing else. A blocked mask with a signalfd would be inherited by every child, which
+//! then could not be terminated; a handler is not inherited across exec.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// The eventfd that the handler writes to. A handler has no other way to reach anything.
+static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
+
+/// The process's termination signals, from [`Signals::install`] on.
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Installs the handlers. Once per process.
+    ///
+    /// # Errors
+    /// When no descriptor is left, or the handlers cannot be set.
+    pub fn install() -> io::Result<Signals> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        HANDLER_FD.store(fd.as_raw_fd(), Ordering::Relaxed);
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            set_handler(signal)?;
+        }
+        Ok(Signals { fd })
+    }
+
+    /// How many signals arrived since the last call.
+    pub fn take(&self) -> u64 {
+        let mut count = [0u8; 8];
+        match rustix::io::read(&self.fd, &mut count) {
+            Ok(8) => u64::from_ne_bytes(count),
+            _ => 0,
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        HANDLER_FD.store(-1, Ordering::Relaxed);
+    }
+}
+
+fn set_handler(signal: i32) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one; the handler below makes one async-signal-safe call and keeps errno.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &action, std::ptr::null_mut())
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+extern "C" fn on_signal(_: i32) {
+    let fd = HANDLER_FD.load(Ordering::Relaxed);
+    let one = 1u64;
+    // SAFETY: write(2) is async-signal-safe, the buffer is a local of 8 bytes, and errno is put back for whoever was interrupted.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(fd, (&raw const one).cast(), 8);
+        *libc::__errno_location() = errno;
+    }
+}
