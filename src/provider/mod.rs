@@ -5,6 +5,7 @@
 //! with its retries.
 
 mod error;
+pub mod sse;
 mod types;
 mod vendor;
 

@@ -1,0 +1,164 @@
+//! Reads JSON through a tape that is kept, so that the many small messages of a stream cost no allocation each.
+
+use std::borrow::Cow;
+
+use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
+use simd_json::{Buffers, Tape};
+
+/// Parses documents one after the other over the same memory.
+#[derive(Default)]
+pub struct Reader {
+    buffers: Buffers,
+    tape: Option<Tape<'static>>,
+    mended: Vec<u8>,
+}
+
+/// Why a document was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid(pub String);
+
+/// A value of the document at hand.
+#[derive(Clone, Copy)]
+pub struct Value<'t, 'd>(simd_json::tape::Value<'t, 'd>);
+
+impl Reader {
+    /// A reader without memory yet.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// Parses `json`, which is overwritten, and hands its value to `read`.
+    ///
+    /// # Errors
+    /// When it is no JSON, with the reason and the place.
+    pub fn with<T>(&mut self, json: &mut [u8], read: impl FnOnce(Value<'_, '_>) -> T) -> Result<T, Invalid> {
+        let Reader { buffers, tape, mended } = self;
+        let input = match mend_surrogates(json) {
+            Cow::Borrowed(_) => json,
+            Cow::Owned(copy) => {
+                *mended = copy;
+                mended.as_mut_slice()
+            }
+        };
+        let mut current = tape.take().unwrap_or_else(Tape::null).reset();
+        let done = simd_json::fill_tape(input, buffers, &mut current).map(|()| read(Value(current.as_value())));
+        *tape = Some(current.reset());
+        done.map_err(|error| Invalid(error.to_string()))
+    }
+}
+
+impl<'t, 'd> Value<'t, 'd> {
+    /// A field of an object that is there and not null.
+    pub fn get(self, key: &str) -> Option<Value<'t, 'd>> {
+        self.0.get(key).map(Value).filter(|v| v.0.as_null().is_none())
+    }
+
+    /// A string.
+    pub fn as_str(self) -> Option<&'d str> {
+        self.0.into_string()
+    }
+
+    /// A string field.
+    pub fn str(self, key: &str) -> Option<&'d str> {
+        self.get(key).and_then(Value::as_str)
+    }
+
+    /// A whole number, also when it came as 3.0.
+    pub fn as_u64(self) -> Option<u64> {
+        self.0.as_u64().or_else(|| self.0.as_f64().filter(|f| *f >= 0.0 && f.fract() == 0.0 && *f <= 9e15).map(|f| f as u64))
+    }
+
+    /// A whole number field.
+    pub fn u64(self, key: &str) -> Option<u64> {
+        self.get(key).and_then(Value::as_u64)
+    }
+
+    /// The items of an array; nothing for any other value.
+    pub fn items(self) -> impl Iterator<Item = Value<'t, 'd>> {
+        let array = self.0.as_array();
+        let len = array.as_ref().map_or(0, |a| a.len());
+        (0..len).filter_map(move |i| array.as_ref().and_then(|a| a.get(i)).map(Value))
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(self) -> bool {
+        self.0.as_object().is_some()
+    }
+}
+
+/// Half surrogates (`\ud83d` alone) are no Unicode and would make the whole document unreadable; models write them when they
+/// are cut. They become U+FFFD; everything else stays.
+fn mend_surrogates(json: &[u8]) -> Cow<'_, [u8]> {
+    let mut found = memchr::memmem::find_iter(json, b"\\u").filter(|at| surrogate(json, *at).is_some()).peekable();
+    if found.peek().is_none() {
+        return Cow::Borrowed(json);
+    }
+    let mut out = json.to_vec();
+    let mut at = 0;
+    while at + 1 < json.len() {
+        if json[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match (surrogate(json, at), surrogate(json, at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
+            (Some(_), _) => {
+                out[at + 2..at + 6].copy_from_slice(b"fffd");
+                at += 6;
+            }
+            // Any other escape is two bytes at least, so an escaped backslash does not begin one.
+            (None, _) => at += 2,
+        }
+    }
+    if out == json { Cow::Borrowed(json) } else { Cow::Owned(out) }
+}
+
+/// The code unit of a `\uXXXX` escape at this place, if it is a surrogate.
+fn surrogate(json: &[u8], at: usize) -> Option<u32> {
+    let digits = json.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    let code = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (0xd800..=0xdfff).contains(&code).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(json: &str) -> Option<String> {
+        Reader::new().with(&mut json.as_bytes().to_vec(), |v| v.str("a").map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn one_reader_reads_many_documents() {
+        let mut reader = Reader::new();
+        for i in 0..100u64 {
+            let mut json = format!("{{\"n\":{i},\"f\":{i}.0,\"list\":[{{\"a\":\"x{i}\"}},null,7],\"none\":null}}").into_bytes();
+            reader
+                .with(&mut json, |v| {
+                    assert_eq!((v.u64("n"), v.u64("f"), v.u64("none"), v.str("n")), (Some(i), Some(i), None, None));
+                    let items: Vec<_> = v.get("list").unwrap().items().collect();
+                    assert_eq!(items.len(), 3);
+                    assert_eq!(items[0].str("a"), Some(format!("x{i}").as_str()));
+                    assert!(v.get("none").is_none() && v.get("missing").is_none() && v.is_object());
+                })
+                .unwrap();
+            assert!(reader.with(&mut b"{\"a\":".to_vec(), |_| ()).is_err());
+        }
+    }
+
+    #[test]
+    fn half_surrogates_are_mended_and_pairs_kept() {
+        assert_eq!(text_of(r#"{"a":"x\ud83d\ude00y"}"#).unwrap(), "x😀y");
+        assert_eq!(text_of(r#"{"a":"x\ud83dy"}"#).unwrap(), "x\u{fffd}y");
+        assert_eq!(text_of(r#"{"a":"\udc00\uD800\ud83d\uDE00"}"#).unwrap(), "\u{fffd}\u{fffd}😀");
+        assert_eq!(text_of(r#"{"a":"\\ud83d and \\\ud83d"}"#).unwrap(), "\\ud83d and \\\u{fffd}");
+    }
+
+    #[test]
+    fn the_reader_agrees_with_serde_json_on_what_is_json() {
+        for json in ["{}", "[1,2", "{\"a\":1,}", "nul", "\"\\x\"", "[\"\\u0000\"]", "{\"a\":{\"b\":[[]]}}", "", "1 2"] {
+            let ours = Reader::new().with(&mut json.as_bytes().to_vec(), |_| ()).is_ok();
+            assert_eq!(ours, serde_json::from_str::<serde_json::Value>(json).is_ok(), "{json}");
+        }
+    }
+}
