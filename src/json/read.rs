@@ -80,6 +80,11 @@ impl<'t, 'd> Value<'t, 'd> {
         (0..len).filter_map(move |i| array.as_ref().and_then(|a| a.get(i)).map(Value))
     }
 
+    /// The value as JSON text again.
+    pub fn to_json(self) -> String {
+        simd_json::prelude::Writable::encode(&self.0)
+    }
+
     /// Whether it is an object.
     pub fn is_object(self) -> bool {
         self.0.as_object().is_some()

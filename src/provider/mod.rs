@@ -4,7 +4,11 @@
 //! live or from a cassette, and knows no vendor. A vendor is a row of [`VENDORS`]. `Session` puts them together: one model call
 //! with its retries.
 
+mod anthropic;
+mod body_error;
 mod error;
+mod openai;
+mod openai_stream;
 pub mod sse;
 mod types;
 mod vendor;
@@ -15,3 +19,11 @@ pub use types::{
     estimate_tokens,
 };
 pub use vendor::{ModelSlug, VENDORS, Vendor};
+
+/// The codec of a wire, as a vendor speaks it.
+pub fn codec(wire: Wire, vendor: &'static Vendor) -> Box<dyn Codec> {
+    match wire {
+        Wire::AnthropicMessages => Box::new(anthropic::Messages { vendor }),
+        Wire::OpenAiChat => Box::new(openai::Chat { vendor, made_up: Default::default() }),
+    }
+}

@@ -1,0 +1,143 @@
+//! OpenAI's Chat Completions wire, which most servers of open models and gateways speak too.
+//!
+//! Only what every such server takes is sent. The system prompt is the one system message, at the front; whatever else there is
+//! to say goes into a user message, since many chat templates refuse a second system message.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::body_error;
+use super::error::ProviderError;
+use super::openai_stream::Stream;
+use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire, object_text, replayable_name};
+use super::vendor::Vendor;
+use crate::json::write::{push_str, push_u64};
+
+/// The codec.
+pub(super) struct Chat {
+    pub(super) vendor: &'static Vendor,
+    /// Counts the call ids that were made up, so that each is new in the transcript.
+    pub(super) made_up: Rc<Cell<u64>>,
+}
+
+impl Codec for Chat {
+    fn wire(&self) -> Wire {
+        Wire::OpenAiChat
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn headers(&self, key: Option<&str>, out: &mut Vec<(&'static str, String)>) {
+        out.extend(key.map(|key| ("authorization", format!("Bearer {key}"))));
+    }
+
+    fn head(&self, prefix: &Prefix<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"model\":");
+        push_str(out, prefix.model);
+        if !prefix.tools.is_empty() {
+            out.extend_from_slice(b",\"tools\":[");
+            for (i, tool) in prefix.tools.iter().enumerate() {
+                out.extend_from_slice(if i > 0 {
+                    b",{\"type\":\"function\",\"function\":{\"name\":"
+                } else {
+                    b"{\"type\":\"function\",\"function\":{\"name\":"
+                });
+                push_str(out, tool.name);
+                out.extend_from_slice(b",\"description\":");
+                push_str(out, tool.description);
+                out.extend_from_slice(b",\"parameters\":");
+                out.extend_from_slice(tool.schema.as_bytes());
+                out.extend_from_slice(b"}}");
+            }
+            out.push(b']');
+        }
+        // The system message is part of the head, so every message behind it begins with a comma.
+        out.extend_from_slice(b",\"messages\":[{\"role\":\"system\",\"content\":");
+        push_str(out, prefix.system);
+        out.push(b'}');
+    }
+
+    fn user(&self, text: &str, _first: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",{\"role\":\"user\",\"content\":");
+        push_str(out, text);
+        out.push(b'}');
+    }
+
+    fn assistant(&self, reply: &Reply, _first: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",{\"role\":\"assistant\",\"content\":");
+        let text = reply.text();
+        match text.is_empty() && reply.calls().next().is_some() {
+            true => out.extend_from_slice(b"null"),
+            false => push_str(out, &text),
+        }
+        if self.vendor.replays_reasoning {
+            for block in &reply.blocks {
+                if let Block::Thinking { text, signature: field } = block {
+                    out.push(b',');
+                    push_str(out, field);
+                    out.push(b':');
+                    push_str(out, text);
+                }
+            }
+        }
+        for (i, call) in reply.calls().enumerate() {
+            out.extend_from_slice(if i == 0 { b",\"tool_calls\":[" } else { b"," });
+            out.extend_from_slice(b"{\"id\":");
+            push_str(out, &call.id);
+            out.extend_from_slice(b",\"type\":\"function\",\"function\":{\"name\":");
+            push_str(out, &replayable_name(&call.name));
+            out.extend_from_slice(b",\"arguments\":");
+            push_str(out, &object_text(&call.args));
+            out.extend_from_slice(b"}}");
+        }
+        out.extend_from_slice(if reply.calls().next().is_some() { b"]}" } else { b"}" });
+    }
+
+    fn tool_results(&self, results: &[ToolResult<'_>], note: Option<&str>, first: bool, out: &mut Vec<u8>) {
+        for result in results {
+            out.extend_from_slice(b",{\"role\":\"tool\",\"tool_call_id\":");
+            push_str(out, result.call_id);
+            // The wire has no mark for a failure; the text says so itself.
+            out.extend_from_slice(b",\"content\":");
+            push_str(out, result.content);
+            out.push(b'}');
+        }
+        if let Some(note) = note {
+            self.user(note, first, out);
+        }
+    }
+
+    fn tail(&self, tail: &Tail, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"],");
+        push_str(out, self.vendor.max_tokens_key);
+        out.push(b':');
+        push_u64(out, tail.max_output_tokens);
+        if tail.tool_choice == ToolChoice::None {
+            out.extend_from_slice(b",\"tool_choice\":\"none\"");
+        }
+        if let Some(temperature) = tail.temperature {
+            out.extend_from_slice(format!(",\"temperature\":{temperature}").as_bytes());
+        }
+        if let Some(effort) = tail.effort {
+            out.extend_from_slice(b",\"reasoning_effort\":");
+            push_str(out, effort.name());
+        }
+        out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Stream::new(self.vendor.name, self.made_up.clone()))
+    }
+
+    fn whole(&self, body: &[u8]) -> Result<Reply, ProviderError> {
+        let mut stream = Stream::new(self.vendor.name, self.made_up.clone());
+        stream.event(b"", &mut body.to_vec())?;
+        Box::new(stream).finish()
+    }
+
+    fn error(&self, status: u16, body: &[u8]) -> ProviderError {
+        body_error::from_status(self.vendor.name, status, body)
+    }
+}
