@@ -13,6 +13,22 @@ pub const EVENT_ARGS_BYTES_MAX: usize = 16 * KIB;
 pub const PROMPT_BYTES_MAX: usize = 64 * MIB;
 /// Default of `--max-turns`: model calls of one pass.
 pub const TURNS_DEFAULT: u32 = 100;
+/// The longest wall clock that can be asked for (ms): ten years. It fits every clock and timer; more is a slip of the unit.
+pub const TIMEOUT_MS_MAX: u64 = 10 * 365 * 24 * 3_600 * 1_000;
+/// Default of `--idle-timeout-ms`: a large prompt on slow hardware may take minutes to its first token.
+pub const IDLE_TIMEOUT_MS_DEFAULT: u64 = 300_000;
+/// For a TCP connection and the TLS handshake on it (ms).
+pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// Default of `--shell-timeout-ms`. From the contract: 120 s.
+pub const SHELL_TIMEOUT_MS_DEFAULT: u64 = 120_000;
+/// Headers of the user's in one request.
+pub const HEADERS_MAX: usize = 32;
+/// The name of a skill (characters). From the contract.
+pub const SKILL_NAME_CHARS_MAX: usize = 64;
+/// Configuration errors that are told in one go; a person mends no more at once.
+pub const CONFIG_FAULTS_MAX: usize = 32;
+/// What an error message shows of a word of the command line (characters).
+pub const SHOWN_CHARS_MAX: usize = 80;
 /// The smallest rest of the budget (tokens) that a model call is worth; below it no useful answer fits.
 pub const OUTPUT_TOKENS_MIN: u64 = 256;
 /// Tool calls of one turn that are run; a model that asks for more gets an error result for the rest.

@@ -1,5 +1,5 @@
 //! argv to `gantry::run` to an exit code; nothing else.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    gantry::cli::main(gantry::cli::args())
 }

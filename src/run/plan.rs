@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Uri};
 
+use crate::provider::{Effort, ModelSlug};
+use crate::rt::DriverChoice;
 use crate::secret::Secret;
 
 /// The programs that the `shell` tool may run when `--shell-allow` names none.
@@ -45,8 +47,8 @@ impl Mode {
 pub struct TlsRoots {
     /// A PEM bundle, readable when it was checked.
     pub cert_file: Option<PathBuf>,
-    /// A directory of PEM files, present when it was checked.
-    pub cert_dir: Option<PathBuf>,
+    /// Directories of PEM files, present when they were checked.
+    pub cert_dirs: Vec<PathBuf>,
 }
 
 /// Something that a person should know but that does not stop the run; becomes a `warning` event after `start`.
@@ -81,7 +83,9 @@ pub struct RunPlan {
     /// `--max-turns`: model calls before the last one that asks for the answer, at least 1.
     pub max_turns: u32,
 
-    /// The key of the provider, if it has one. Free of white space and control characters.
+    /// `--model`.
+    pub model: ModelSlug,
+    /// The key of the provider, if one is set; where none is, the vendor's `key_default` is sent. Fit for a header as it is.
     pub key: Option<Secret>,
     /// Where the provider answers: `http` or `https`, with a host, without user, query or fragment. None where nothing is called.
     pub base_url: Option<Uri>,
@@ -94,13 +98,19 @@ pub struct RunPlan {
     pub connect_timeout: Duration,
     /// `--idle-timeout-ms`: how long the provider may send nothing.
     pub idle_timeout: Duration,
+    /// `GANTRY_DRIVER`.
+    pub driver: DriverChoice,
     /// `--record`: the cassette to write.
     pub record: Option<PathBuf>,
     /// `--max-output-tokens` of one model call.
     pub max_output_tokens: Option<u64>,
+    /// `--effort`.
+    pub effort: Option<Effort>,
     /// `--temperature`, from 0 to 2.
     pub temperature: Option<f32>,
 
+    /// `--tool` as given, each once.
+    pub tools: Vec<String>,
     /// `--shell-allow`: names of programs, without a path; never empty, each once.
     pub shell_allow: Vec<String>,
     /// `--shell-timeout-ms`: wall clock of one command.
