@@ -57,6 +57,9 @@ pub const CHUNK_BYTES_MIN: usize = 8 * KIB;
 /// See [`CHUNK_BYTES_MIN`].
 pub const CHUNK_BYTES_MAX: usize = 64 * KIB;
 
+/// A line for the shell (bytes). One argument of execve(2) holds 128 KiB, and bash takes the line as one.
+pub const SHELL_COMMAND_BYTES_MAX: usize = 120 * KIB;
+
 const _: () = assert!(CALL_ARGS_BYTES_MAX * 2 <= SSE_LINE_BYTES_MAX);
 const _: () = assert!(CALL_ARGS_BYTES_MAX <= REPLY_BYTES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
