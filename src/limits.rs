@@ -39,6 +39,18 @@ pub const CALL_ARGS_BYTES_MAX: usize = 16 * MIB;
 pub const REPLY_BYTES_MAX: usize = 32 * MIB;
 /// One SSE line (bytes): a write of 16 MiB escaped twice fits, an endless line does not.
 pub const SSE_LINE_BYTES_MAX: usize = 64 * MIB;
+/// The head of a response (bytes): hyper's buffer, which bounds endless headers.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 256 * KIB;
+/// What is read behind the last event of an answer to keep the connection (bytes).
+pub const SETTLE_BYTES_MAX: usize = 16 * KIB;
+/// How long that may take (ms).
+pub const SETTLE_MS: u64 = 50;
+/// Attempts of one model call, the first included. From the contract.
+pub const ATTEMPTS_MAX: u32 = 4;
+/// First back-off (ms); doubles with each attempt.
+pub const BACKOFF_MS_START: u64 = 500;
+/// Longest back-off of our own (ms); a provider's hint may be longer.
+pub const BACKOFF_MS_MAX: u64 = 30_000;
 /// What is read of an error body (bytes).
 pub const ERROR_BODY_BYTES_MAX: usize = 64 * KIB;
 /// What `error.message` quotes of a provider (bytes).

@@ -5,15 +5,25 @@
 //! with its retries.
 
 mod anthropic;
+mod body;
 mod body_error;
+mod call;
+mod cassette;
+mod client;
 mod error;
 mod openai;
 mod openai_stream;
+mod retry;
 pub mod sse;
+mod tls;
 mod types;
 mod vendor;
 
+pub use call::{Answer, Call, RetryNote, Session, Transport};
+pub use cassette::{CallKey, Recorder, Replay};
+pub use client::{Client, ClientSetup};
 pub use error::{Class, ProviderError};
+pub use tls::TlsRoots;
 pub use types::{
     Block, Codec, Decoder, Effort, Prefix, Progress, Reply, Tail, ToolCall, ToolChoice, ToolResult, ToolSchema, TurnStop, Usage, Wire,
     estimate_tokens,

@@ -15,6 +15,9 @@ pub enum Wire {
 }
 
 impl Wire {
+    /// Every wire.
+    pub const ALL: [Wire; 2] = [Wire::AnthropicMessages, Wire::OpenAiChat];
+
     /// The name in cassettes and messages.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,114 @@
+//! TLS to a provider: built-in roots first, the machine's own only when those do not know an issuer.
+//!
+//! Reading the machine's certificates costs two milliseconds, and a container may have none; the built-in ones cost nothing
+//! and suffice for every public provider. A proxy that inspects traffic has an issuer of its own, which `SSL_CERT_FILE` names
+//! or the machine knows.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::rt;
+
+/// Where roots come from beside the built-in ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsRoots {
+    /// A PEM bundle, readable when it was checked.
+    pub cert_file: Option<PathBuf>,
+    /// A directory of PEM files, present when it was checked.
+    pub cert_dir: Option<PathBuf>,
+}
+
+/// The client's side of TLS, made at the first connection.
+pub(super) struct Tls {
+    roots: TlsRoots,
+    config: Option<Arc<ClientConfig>>,
+    with_system_store: bool,
+}
+
+/// Why there is no TLS connection.
+#[derive(Debug)]
+pub(super) enum TlsError {
+    /// The issuer of the server's certificate is unknown.
+    UnknownIssuer,
+    /// The certificate is not acceptable for another reason.
+    Certificate(String),
+    /// A root that was named cannot be read.
+    Roots(String),
+    /// The connection broke.
+    Io(io::Error),
+}
+
+impl Tls {
+    pub(super) fn new(roots: TlsRoots) -> Tls {
+        Tls { roots, config: None, with_system_store: false }
+    }
+
+    /// Adds the machine's store for the connections to come. False when that was done already.
+    pub(super) async fn add_system_store(&mut self) -> bool {
+        self.config = None;
+        !std::mem::replace(&mut self.with_system_store, true)
+    }
+
+    /// Does the handshake.
+    pub(super) async fn connect(&mut self, host: &str, stream: rt::Stream) -> Result<TlsStream<rt::Stream>, TlsError> {
+        let config = match &self.config {
+            Some(config) => config.clone(),
+            None => self.config.insert(Arc::new(build(&self.roots, self.with_system_store).await?)).clone(),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(|e| TlsError::Certificate(e.to_string()))?;
+        TlsConnector::from(config).connect(name, stream).await.map_err(classify)
+    }
+}
+
+fn classify(error: io::Error) -> TlsError {
+    match error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => TlsError::UnknownIssuer,
+        Some(rustls::Error::InvalidCertificate(reason)) => TlsError::Certificate(reason.to_string()),
+        _ => TlsError::Io(error),
+    }
+}
+
+async fn build(roots: &TlsRoots, with_system_store: bool) -> Result<ClientConfig, TlsError> {
+    let mut store = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let named = roots.clone();
+    if named != TlsRoots::default() || with_system_store {
+        let found = rt::blocking(move || read_roots(&named, with_system_store)).await;
+        let found = found.map_err(|panicked| TlsError::Roots(panicked.to_string()))?.map_err(TlsError::Roots)?;
+        store.add_parsable_certificates(found);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder.map_err(|e| TlsError::Roots(e.to_string()))?.with_root_certificates(store).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn read_roots(roots: &TlsRoots, with_system_store: bool) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut found = Vec::new();
+    if let Some(file) = &roots.cert_file {
+        found.extend(read_pem(file)?);
+    }
+    if let Some(dir) = &roots.cert_dir {
+        let entries = std::fs::read_dir(dir).map_err(|e| format!("SSL_CERT_DIR {}: {e}", dir.display()))?;
+        // A directory of certificates may hold anything else too.
+        found.extend(entries.flatten().filter_map(|entry| read_pem(&entry.path()).ok()).flatten());
+    }
+    if with_system_store {
+        // What cannot be read there is not ours to judge: an unknown issuer is reported all the same.
+        found.extend(rustls_native_certs::load_native_certs().certs);
+    }
+    Ok(found)
+}
+
+fn read_pem(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certs = CertificateDer::pem_file_iter(file).map_err(|e| format!("SSL_CERT_FILE {}: {e}", file.display()))?;
+    certs.collect::<Result<Vec<_>, _>>().map_err(|e| format!("SSL_CERT_FILE {}: {e}", file.display()))
+}
