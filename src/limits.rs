@@ -7,6 +7,16 @@ pub const MIB: usize = 1024 * KIB;
 
 /// A tool's output beyond this is cut before compression (bytes). From the contract: 256 KiB.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 256 * KIB;
+/// Lines of a tool's result that the model gets (the contract's 500: 400 at the front, 100 at the end).
+pub const RESULT_LINES_MAX: usize = 500;
+/// See [`RESULT_LINES_MAX`].
+pub const RESULT_LINES_HEAD: usize = 400;
+/// Bytes of a tool's result that the model gets: about 8,000 tokens, which 500 ordinary lines of 65 bytes stay below.
+pub const RESULT_BYTES_MAX: usize = 32 * KIB;
+/// Bytes of one line: no line that a person wrote is longer, minified code and data are.
+pub const RESULT_LINE_BYTES_MAX: usize = 2 * KIB;
+/// What the originals of shortened results may take in memory (bytes).
+pub const STASH_BYTES_MAX: usize = 32 * MIB;
 /// `tool_call.args` is emitted whole up to this (bytes), then cut on a character boundary.
 pub const EVENT_ARGS_BYTES_MAX: usize = 16 * KIB;
 /// The prompt file (bytes). Larger than any model's window; a binary given by mistake is refused early.

@@ -4,6 +4,8 @@
 //! flight shares by handle, so a turn costs what is new in it: re-serialising a history of 2 MB took 1.3 ms a turn, handing
 //! over its chunks takes microseconds. Only grows, so the request's prefix stays cacheable at the provider.
 
+pub mod stash;
+
 use bytes::Bytes;
 
 use crate::limits;
