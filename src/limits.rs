@@ -15,6 +15,22 @@ pub const RESULT_LINES_HEAD: usize = 400;
 pub const RESULT_BYTES_MAX: usize = 32 * KIB;
 /// Bytes of one line: no line that a person wrote is longer, minified code and data are.
 pub const RESULT_LINE_BYTES_MAX: usize = 2 * KIB;
+/// What `read_file` reads at once (bytes); more than the contract's cut, so that the stash has more than the model.
+pub const READ_BYTES_MAX: usize = TOOL_OUTPUT_BYTES_MAX - KIB;
+/// Files that `edit_file` takes (bytes).
+pub const EDIT_BYTES_MAX: usize = 16 * MIB;
+/// Lines that `edit_file` shows of what it wrote.
+pub const EDIT_REPORT_LINES_MAX: usize = 30;
+/// Entries that a listing names.
+pub const ENTRIES_MAX: usize = 1_000;
+/// Matches that `grep` shows.
+pub const MATCHES_MAX: usize = 200;
+/// Matches beyond those that `grep` still counts in one file.
+pub const MATCHES_COUNTED_MAX: usize = 10_000;
+/// A page of `retrieve` (bytes); below the bound of a result, so that a page is never cut again.
+pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - 2 * KIB;
+/// A skill's text (bytes).
+pub const SKILL_BYTES_MAX: usize = 256 * KIB;
 /// What the originals of shortened results may take in memory (bytes).
 pub const STASH_BYTES_MAX: usize = 32 * MIB;
 /// `tool_call.args` is emitted whole up to this (bytes), then cut on a character boundary.

@@ -1,0 +1,233 @@
+//! Runs one call from its JSON to what the model reads, whatever happens on the way.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Args, Context, Tool, ToolError, ToolSet, Work};
+use crate::compress::{self, Rules};
+use crate::limits;
+use crate::rt::{self, Cancel, Clock, Either};
+use crate::sandbox::{self, End, Finished};
+
+/// What came of a call.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What the model reads.
+    pub content: String,
+    /// Whether the call failed.
+    pub is_error: bool,
+    /// Size of the output before any cut.
+    pub bytes: u64,
+    /// Size of `content`.
+    pub bytes_out: u64,
+    /// Whether anything was left out.
+    pub truncated: bool,
+    /// The failure as the model reads it.
+    pub error: Option<String>,
+    /// Where the original is.
+    pub handle: Option<String>,
+    /// The exit code of a command.
+    pub exit_code: Option<i32>,
+    /// From the call to here.
+    pub duration_ms: u64,
+    /// What compression saved.
+    pub bytes_saved: Option<u64>,
+}
+
+impl Outcome {
+    /// A call that was not run, and why.
+    pub fn refused(reason: &str) -> Outcome {
+        Outcome::failed(format!("error: {reason}"))
+    }
+
+    fn failed(text: String) -> Outcome {
+        let bytes = text.len() as u64;
+        Outcome { error: Some(text.clone()), content: text, is_error: true, bytes, bytes_out: bytes, ..Outcome::default() }
+    }
+}
+
+/// The output of a tool before it is compressed.
+#[derive(Default)]
+struct Output {
+    text: Vec<u8>,
+    /// Size before any cut.
+    bytes: u64,
+    cut: bool,
+    exit_code: Option<i32>,
+    /// The command did not come to its own end.
+    failed: bool,
+}
+
+/// Runs a call. Comes back soon after the run's cancel or deadline, too.
+pub async fn dispatch(context: &Arc<Context>, set: &ToolSet, name: &str, args: &str, cancel: &Cancel, deadline: Instant) -> Outcome {
+    let started = Clock::now();
+    let mut outcome = match run(context, set, name, args, cancel, deadline).await {
+        Ok((tool, output)) => finish(context, tool, output),
+        Err(error) => Outcome::failed(format!("error: {error}")),
+    };
+    outcome.duration_ms = u64::try_from(Clock::now().saturating_duration_since(started).as_millis()).unwrap_or(u64::MAX);
+    outcome
+}
+
+async fn run(
+    context: &Arc<Context>,
+    set: &ToolSet,
+    name: &str,
+    args: &str,
+    cancel: &Cancel,
+    deadline: Instant,
+) -> Result<(&'static Tool, Output), ToolError> {
+    let tool = set.get(name).ok_or_else(|| unknown(name, set))?;
+    let args = Args::parse(args, tool.schema)?;
+    let theirs = context.clone();
+    let job = rt::blocking(move || (tool.run)(&theirs, &args));
+    let work = match rt::select(cancel.cancelled(), job).await {
+        Either::Left(_) => return Err(ToolError::Failed("the run ended before the tool did".into())),
+        Either::Right(Ok(work)) => work?,
+        Either::Right(Err(panicked)) => return Err(ToolError::Failed(format!("the tool {panicked}; this is a fault of the harness"))),
+    };
+    match work {
+        Work::Done(text) => Ok((tool, hard_cap(text))),
+        Work::Spawn(order) => Ok((tool, command(sandbox::run(order, cancel, deadline).await)?)),
+    }
+}
+
+fn unknown(name: &str, set: &ToolSet) -> ToolError {
+    let name = &name[..name.floor_char_boundary(100)];
+    ToolError::UnknownTool(format!("{name:?}; there are {}", set.names().join(", ")))
+}
+
+/// Cuts what is beyond the contract's bound.
+fn hard_cap(mut text: Vec<u8>) -> Output {
+    let bytes = text.len() as u64;
+    let cut = text.len() > limits::TOOL_OUTPUT_BYTES_MAX;
+    if cut {
+        let mut at = limits::TOOL_OUTPUT_BYTES_MAX;
+        while at > 0 && text[at] & 0xc0 == 0x80 {
+            at -= 1;
+        }
+        text.truncate(at);
+        text.extend_from_slice("…[truncated]".as_bytes());
+    }
+    Output { text, bytes, cut, ..Output::default() }
+}
+
+/// A finished command as a tool's output: what it wrote, and a line on how it ended unless that was well.
+fn command(finished: Finished) -> Result<Output, ToolError> {
+    let Finished { output, output_bytes, cut, end } = finished;
+    let mut text = output;
+    if let Some((at, missing)) = cut {
+        let note = format!("\n[{missing} bytes left out here: a command's output is kept up to {} bytes]\n", limits::TOOL_OUTPUT_BYTES_MAX);
+        text.splice(at..at, note.into_bytes());
+    }
+    let (line, exit_code) = match &end {
+        End::Refused(why) => return Err(ToolError::InvalidInput(why.clone())),
+        End::Failed(why) => return Err(ToolError::Failed(why.clone())),
+        End::Exited(0) => (None, Some(0)),
+        End::Exited(code) => (Some(format!("[exit code {code}]")), Some(*code)),
+        End::Signalled(signal) => (Some(format!("[killed by signal {signal}]")), Some(128 + signal)),
+        End::TimedOut => (
+            Some("[timed out: the command and all it had started were killed; the output above is what it wrote until then]".to_owned()),
+            None,
+        ),
+        End::Cancelled => (Some("[the run ended: the command was killed]".to_owned()), None),
+    };
+    // A command that says no by its exit code has done its work: grep without a match, a test that fails.
+    let failed = line.is_some() && !matches!(end, End::Exited(_));
+    if let Some(line) = line {
+        if text.last().is_some_and(|b| *b != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(line.as_bytes());
+    }
+    Ok(Output { bytes: output_bytes, text, cut: cut.is_some(), exit_code, failed })
+}
+
+/// Compresses an output and keeps its original when something is left out.
+fn finish(context: &Context, tool: &Tool, output: Output) -> Outcome {
+    let text = String::from_utf8(output.text).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+    let mut handle = None;
+    let compressed = compress::compress(&text, &Rules::new(tool.noisy), &mut || {
+        let made = context.stash.put(tool.name, &text);
+        handle = Some(made.clone());
+        made
+    });
+    let capped = compressed.capped;
+    let content = compressed.text.into_owned();
+    let saved = text.len().saturating_sub(content.len()) as u64;
+    let failure = output.failed.then(|| content.lines().next_back().unwrap_or_default().to_owned());
+    Outcome {
+        is_error: output.failed,
+        bytes: output.bytes,
+        bytes_out: content.len() as u64,
+        truncated: output.cut || capped,
+        error: failure.map(|line| format!("error: {}", line.trim_start_matches('[').trim_end_matches(']'))),
+        handle: handle.filter(|_| saved > 0 || capped),
+        exit_code: output.exit_code,
+        bytes_saved: (saved > 0).then_some(saved),
+        content,
+        ..Outcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rt::{Cause, DriverChoice, block_on};
+    use crate::tools::testdir::TestDir;
+
+    fn call(dir: &TestDir, name: &str, args: &str) -> Outcome {
+        let context = Arc::new(dir.context());
+        let set = ToolSet::resolve(&["+write_file".into()]).unwrap();
+        let cancel = Cancel::new();
+        block_on(DriverChoice::Auto, |_| dispatch(&context, &set, name, args, &cancel, Clock::now() + Duration::from_secs(60))).unwrap()
+    }
+
+    #[test]
+    fn every_failure_is_text_for_the_model() {
+        let dir = TestDir::new();
+        for (name, args, start) in [
+            ("functions.read_file", "{}", "error: unknown tool: \"functions.read_file\"; there are read_file, list_files,"),
+            ("edit_file", "{}", "error: unknown tool: \"edit_file\""),
+            ("", "{}", "error: unknown tool: \"\""),
+            ("read_file", "{", "error: invalid input: the arguments are no JSON"),
+            ("read_file", r#"{"path":"../x"}"#, "error: path outside workdir: ../x"),
+            ("read_file", r#"{"path":"x"}"#, "error: io: x does not exist"),
+        ] {
+            let outcome = call(&dir, name, args);
+            assert!(outcome.is_error && outcome.content.starts_with(start), "{}", outcome.content);
+            assert_eq!((outcome.error.as_deref(), outcome.bytes), (Some(outcome.content.as_str()), outcome.content.len() as u64));
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_capped_and_comes_back_by_its_handle() {
+        let dir = TestDir::new();
+        let text: String = (0..2_000).map(|i| format!("line {i}\n")).collect();
+        dir.write("long", &text);
+        let outcome = call(&dir, "read_file", r#"{"path":"long"}"#);
+        assert!(!outcome.is_error && outcome.truncated && outcome.bytes == text.len() as u64);
+        assert!(outcome.content.contains(outcome.handle.as_deref().unwrap()));
+        assert_eq!(outcome.bytes_saved, Some(outcome.bytes - outcome.bytes_out));
+    }
+
+    #[test]
+    fn foreign_bytes_become_text() {
+        let dir = TestDir::new();
+        dir.write("latin", b"caf\xe9\n");
+        assert_eq!(call(&dir, "read_file", r#"{"path":"latin"}"#).content, "caf\u{fffd}\n");
+    }
+
+    #[test]
+    fn a_cancelled_run_gets_an_answer_at_once() {
+        let dir = TestDir::new();
+        let context = Arc::new(dir.context());
+        let set = ToolSet::resolve(&[]).unwrap();
+        let cancel = Cancel::new();
+        cancel.cancel(Cause::Signal);
+        let outcome = block_on(DriverChoice::Auto, |_| dispatch(&context, &set, "list_files", "{}", &cancel, Clock::now())).unwrap();
+        assert!(outcome.is_error);
+    }
+}
