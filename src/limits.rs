@@ -57,6 +57,9 @@ pub const CONFIG_FAULTS_MAX: usize = 32;
 pub const SHOWN_CHARS_MAX: usize = 80;
 /// The smallest rest of the budget (tokens) that a model call is worth; below it no useful answer fits.
 pub const OUTPUT_TOKENS_MIN: u64 = 256;
+/// Output tokens of one call where the wire wants a number and none was given: every current model takes it, and a large file
+/// fits in it.
+pub const OUTPUT_TOKENS_DEFAULT: u64 = 16_384;
 /// Tool calls of one turn that are run; a model that asks for more gets an error result for the rest.
 pub const CALLS_PER_TURN_MAX: usize = 256;
 /// Arguments of one call (bytes). A write of this size is plausible, more is a runaway.

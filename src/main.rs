@@ -1,4 +1,4 @@
-//! argv to `gantry::run` to an exit code; nothing else.
+//! argv to the library to an exit code; nothing else.
 
 fn main() -> std::process::ExitCode {
     gantry::cli::main(gantry::cli::args())

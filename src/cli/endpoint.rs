@@ -8,8 +8,8 @@ use super::headers;
 use super::inputs;
 use super::raw::RawArgs;
 use crate::limits;
-use crate::provider::{ModelSlug, Vendor};
-use crate::run::plan::{Notice, TlsRoots};
+use crate::provider::{ModelSlug, TlsRoots, Vendor};
+use crate::run::plan::Notice;
 use crate::secret::Secret;
 
 /// How the provider is reached.

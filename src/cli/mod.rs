@@ -38,7 +38,7 @@ use crate::emit::{Event, Sink};
 use crate::error::{Error, Exit, Stop};
 use crate::limits;
 use crate::rt::{Clock, Signals};
-use crate::run::plan::RunPlan;
+use crate::run;
 
 /// A command, which is the first word of a command line. Without one, the flags tell a run.
 struct Command {
@@ -58,6 +58,14 @@ struct Command {
 
 /// Every command, sorted by name.
 static COMMANDS: &[Command] = &[
+    Command {
+        name: "__exec",
+        args: "",
+        hidden: true,
+        short: "Carries out one command for a run.",
+        long_doc: "",
+        run: |_| ExitCode::from(crate::sandbox::helper_main()),
+    },
     Command {
         name: "completions",
         args: "bash|fish|zsh",
@@ -109,12 +117,12 @@ pub fn main(argv: impl Iterator<Item = OsString>) -> ExitCode {
             out::print(&usage::help_for(command))
         }
         Some(command) => (command.run)(&args[1..]),
-        None => ExitCode::from(run(&args).code()),
+        None => ExitCode::from(run_flags(&args).code()),
     }
 }
 
 /// One run, or the answer why there is none. Whatever happens, stdout ends with one `result`.
-fn run(args: &[OsString]) -> Exit {
+fn run_flags(args: &[OsString]) -> Exit {
     let started = Clock::now();
     // From here on a signal is an event of the run, also while a prompt on stdin is awaited.
     let signals = match Signals::install() {
@@ -129,7 +137,7 @@ fn run(args: &[OsString]) -> Exit {
         }
     }));
     match plan {
-        Ok(Ok(plan)) => execute(plan, signals),
+        Ok(Ok(plan)) => run::execute(plan, signals),
         Ok(Err(errors)) => {
             if args.is_empty() {
                 out::note("gantry is driven by flags; `gantry help` tells them.\n");
@@ -173,9 +181,4 @@ fn refuse(errors: &[Error]) -> Exit {
     }
     sink.last_resort(stop, Duration::from_millis(limits::FINISH_MS));
     stop.exit()
-}
-
-fn execute(plan: RunPlan, signals: Signals) -> Exit {
-    drop((plan, signals));
-    refuse(&[Error::internal("the run is not wired yet")])
 }

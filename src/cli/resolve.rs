@@ -10,8 +10,10 @@ use super::fault::{Fault, Faults, choices, shown};
 use super::inputs;
 use super::raw::{RawArgs, Typed};
 use crate::limits;
+use crate::provider::{ModelSlug, Replay};
 use crate::rt::{DriverChoice, Signals};
 use crate::run::plan::{RunPlan, SHELL_ALLOW_DEFAULT};
+use crate::tools::ToolSet;
 
 /// What `GANTRY_DRIVER` may say.
 const DRIVERS: [(&str, DriverChoice); 3] = [("auto", DriverChoice::Auto), ("uring", DriverChoice::Uring), ("epoll", DriverChoice::Epoll)];
@@ -27,6 +29,8 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
     let skills_dir = skills_dir(&raw, workdir.as_ref().map(|(path, _)| path.as_path()), &mut faults);
     let system = raw.system_file.as_deref().and_then(|path| faults.keep(inputs::text_file("--system-file", path)));
     let driver = faults.keep(driver(env));
+    let tools = tools(&raw.tools, &mut faults);
+    let replay = faults.keep(replay(model.as_ref()));
     if let Some(path) = &raw.record {
         faults.keep(inputs::writable("--record", path));
     }
@@ -64,7 +68,8 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
         max_output_tokens: raw.max_output_tokens,
         temperature: raw.temperature,
         effort: raw.effort,
-        tools: raw.tools,
+        replay: replay.expect(SET),
+        tools: tools.expect(SET),
         shell_allow: shell_allow(raw.shell_allow),
         shell_timeout: Duration::from_millis(raw.shell_timeout_ms.unwrap_or(limits::SHELL_TIMEOUT_MS_DEFAULT)),
         skills: raw.skills,
@@ -75,6 +80,20 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
 
 /// Why a required value is there.
 const SET: &str = "whatever left it unset was kept as a fault";
+
+fn tools(words: &[String], faults: &mut Faults) -> Option<ToolSet> {
+    let found = ToolSet::resolve(words).map_err(|texts| texts.into_iter().map(|text| Fault::new("--tool", text)).collect::<Vec<_>>());
+    match found {
+        Ok(set) => Some(set),
+        Err(all) => all.into_iter().find_map(|fault| faults.keep(Err(fault))),
+    }
+}
+
+/// The cassette, when the model is one.
+fn replay(model: Option<&ModelSlug>) -> Result<Option<Replay>, Fault> {
+    let recorded = model.filter(|model| model.vendor.wire.is_none());
+    recorded.map(|model| Replay::open(&model.model).map_err(|text| Fault::new("--model", text))).transpose()
+}
 
 fn driver(env: &Env) -> Result<DriverChoice, Fault> {
     let Some(text) = env.text(env::DRIVER)? else { return Ok(DriverChoice::Auto) };
@@ -175,7 +194,7 @@ mod tests {
         assert_eq!(plan.shell_allow, SHELL_ALLOW_DEFAULT);
         assert_eq!(plan.shell_timeout, Duration::from_secs(120));
         assert_eq!(plan.skills_dir, line.dir.path("work").join(".claude/skills"));
-        assert!(plan.notices.is_empty() && plan.tools.is_empty() && plan.headers.is_empty());
+        assert!(plan.notices.is_empty() && plan.replay.is_none() && plan.headers.is_empty());
     }
 
     #[test]
@@ -222,7 +241,7 @@ mod tests {
         let line = Line::new("twice").add("max-tokens", "5");
         assert_eq!(line.fault(), "--max-tokens: given more than once; give it once");
         let line = Line::new("repeated").add("tool", "grep").add("tool", "read_file").add("tool", "grep");
-        assert_eq!(line.plan().expect("right").tools, ["grep", "read_file"]);
+        assert_eq!(line.plan().expect("right").tools.names(), ["read_file", "grep", "retrieve"]);
     }
 
     #[test]

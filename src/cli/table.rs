@@ -142,7 +142,7 @@ pub(super) static FLAGS: &[Flag] = &[
         group: Group::Model,
         complete: Complete::File,
         short: "Write every exchange with the provider to a cassette that replay/FILE answers from.",
-        long_doc: "Keys and header values are left out. The prompt and what the tools read are in it.",
+        long_doc: "Only answers are in it: no key, no header of yours, and nothing of what was sent. A file that is there is replaced.",
         default: None,
         set: |raw, value| put(&mut raw.record, path(value)),
     },

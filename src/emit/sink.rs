@@ -101,6 +101,12 @@ impl Sink {
         Sink { fd, started: rt::Clock::now(), state: Mutex::new(state), pending_bell: OnceLock::new() }
     }
 
+    /// Counts the run's duration from an earlier moment, when the process began to work.
+    pub fn since(mut self, started: Instant) -> Sink {
+        self.started = started;
+        self
+    }
+
     /// The descriptor, for the warden's poll.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -140,20 +146,14 @@ impl Sink {
         .await;
     }
 
-    /// Adds the last line and accepts nothing after it. The first call holds; the answer tells whether it was this one.
-    pub fn seal(&self, result: &Event<'_>) -> bool {
-        debug_assert_eq!(result.name(), "result", "the last line is the result");
+    /// Adds `result` with the sums so far, and accepts nothing after it. The first call holds.
+    pub fn seal(&self, stop: Stop, text: Option<&str>) {
+        let duration_ms = self.elapsed_ms();
         let mut state = self.lock();
-        let first = !state.sealed;
-        state.push(result);
+        let totals = state.totals;
+        state.push(&result_event(stop, &totals, duration_ms, text));
         state.sealed = true;
         self.write(state);
-        first
-    }
-
-    /// The sums so far.
-    pub fn totals(&self) -> Totals {
-        self.lock().totals
     }
 
     /// Time since the sink was made, which is the start of the run.
@@ -232,7 +232,7 @@ impl Sink {
 }
 
 /// The `result` line from its parts.
-pub fn result_event<'a>(stop: Stop, totals: &Totals, duration_ms: u64, text: Option<&'a str>) -> Event<'a> {
+fn result_event<'a>(stop: Stop, totals: &Totals, duration_ms: u64, text: Option<&'a str>) -> Event<'a> {
     Event::Result {
         exit: stop.exit(),
         total_input: totals.input,

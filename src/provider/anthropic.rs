@@ -110,7 +110,8 @@ impl Codec for Messages {
 
     fn tail(&self, tail: &Tail, out: &mut Vec<u8>) {
         out.extend_from_slice(b"],\"max_tokens\":");
-        push_u64(out, tail.max_output_tokens);
+        // The wire wants a bound in every request.
+        push_u64(out, tail.max_output_tokens.unwrap_or(limits::OUTPUT_TOKENS_DEFAULT));
         if tail.tool_choice == ToolChoice::None {
             out.extend_from_slice(b",\"tool_choice\":{\"type\":\"none\"}");
         }

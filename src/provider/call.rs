@@ -118,13 +118,6 @@ impl Session {
         &*self.codec
     }
 
-    /// Connects ahead of the first call.
-    pub async fn warm_up(&mut self) {
-        if let Transport::Live(client) = &mut self.transport {
-            client.warm_up().await;
-        }
-    }
-
     /// Calls the model. `on_retry` hears of each attempt that is going to be repeated.
     ///
     /// # Errors

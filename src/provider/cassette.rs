@@ -43,7 +43,7 @@ pub struct CallKey {
     pub attempt: u32,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line<'a> {
     #[serde(flatten)]
     key: CallKey,
@@ -62,6 +62,7 @@ struct Line<'a> {
 }
 
 /// A cassette that is played.
+#[derive(Debug)]
 pub struct Replay {
     wire: Wire,
     lines: HashMap<CallKey, Line<'static>>,

@@ -55,13 +55,6 @@ impl Client {
         Client { tls: Tls::new(setup.tls.clone()), setup, sender: None }
     }
 
-    /// Connects ahead of the first request, so that both sides' set-up overlaps with ours. A failure shows with the request.
-    pub async fn warm_up(&mut self) {
-        if self.sender.is_none() {
-            self.sender = self.connect().await.ok();
-        }
-    }
-
     /// Posts a body and waits for the head of the answer.
     ///
     /// # Errors

@@ -110,10 +110,14 @@ impl Codec for Chat {
     }
 
     fn tail(&self, tail: &Tail, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"],");
-        push_str(out, self.vendor.max_tokens_key);
-        out.push(b':');
-        push_u64(out, tail.max_output_tokens);
+        out.push(b']');
+        // A bound that is larger than what the window has left is refused by some servers, so none is sent unless it is meant.
+        if let Some(bound) = tail.max_output_tokens {
+            out.push(b',');
+            push_str(out, self.vendor.max_tokens_key);
+            out.push(b':');
+            push_u64(out, bound);
+        }
         if tail.tool_choice == ToolChoice::None {
             out.extend_from_slice(b",\"tool_choice\":\"none\"");
         }

@@ -21,8 +21,8 @@ use crate::rt;
 pub struct TlsRoots {
     /// A PEM bundle, readable when it was checked.
     pub cert_file: Option<PathBuf>,
-    /// A directory of PEM files, present when it was checked.
-    pub cert_dir: Option<PathBuf>,
+    /// Directories of PEM files, present when they were checked.
+    pub cert_dirs: Vec<PathBuf>,
 }
 
 /// The client's side of TLS, made at the first connection.
@@ -96,7 +96,7 @@ fn read_roots(roots: &TlsRoots, with_system_store: bool) -> Result<Vec<Certifica
     if let Some(file) = &roots.cert_file {
         found.extend(read_pem(file)?);
     }
-    if let Some(dir) = &roots.cert_dir {
+    for dir in &roots.cert_dirs {
         let entries = std::fs::read_dir(dir).map_err(|e| format!("SSL_CERT_DIR {}: {e}", dir.display()))?;
         // A directory of certificates may hold anything else too.
         found.extend(entries.flatten().filter_map(|entry| read_pem(&entry.path()).ok()).flatten());

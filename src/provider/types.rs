@@ -270,8 +270,8 @@ impl Effort {
 /// What may differ from request to request; stands behind the messages, so that everything before stays the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tail {
-    /// Bound on this call's output.
-    pub max_output_tokens: u64,
+    /// Bound on this call's output (tokens); without one the wire's default holds.
+    pub max_output_tokens: Option<u64>,
     /// Whether tools may be called.
     pub tool_choice: ToolChoice,
     /// Sampling temperature, when set.

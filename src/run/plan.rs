@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use crate::provider::{Effort, ModelSlug};
+use crate::provider::{Effort, ModelSlug, Replay, TlsRoots};
 use crate::rt::DriverChoice;
 use crate::secret::Secret;
+use crate::tools::ToolSet;
 
 /// The programs that the `shell` tool may run when `--shell-allow` names none.
 pub const SHELL_ALLOW_DEFAULT: [&str; 4] = ["cat", "find", "git", "ls"];
@@ -40,15 +41,6 @@ impl Mode {
     pub fn name(self) -> &'static str {
         MODES.iter().find(|row| row.mode == self).expect("every mode has a row").name
     }
-}
-
-/// Where TLS roots come from besides the built-in ones: `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsRoots {
-    /// A PEM bundle, readable when it was checked.
-    pub cert_file: Option<PathBuf>,
-    /// Directories of PEM files, present when they were checked.
-    pub cert_dirs: Vec<PathBuf>,
 }
 
 /// Something that a person should know but that does not stop the run; becomes a `warning` event after `start`.
@@ -109,8 +101,10 @@ pub struct RunPlan {
     /// `--temperature`, from 0 to 2.
     pub temperature: Option<f32>,
 
-    /// `--tool` as given, each once.
-    pub tools: Vec<String>,
+    /// The cassette that `--model replay/…` names.
+    pub replay: Option<Replay>,
+    /// The tools that `--tool` leaves or adds.
+    pub tools: ToolSet,
     /// `--shell-allow`: names of programs, without a path; never empty, each once.
     pub shell_allow: Vec<String>,
     /// `--shell-timeout-ms`: wall clock of one command.
