@@ -162,5 +162,5 @@ fn stray_word(word: &OsString) -> Fault {
 }
 
 fn meant_command(word: &OsString) -> Option<&'static str> {
-    nearest(word.to_str()?, COMMANDS.iter().filter(|row| !row.hidden).map(|row| row.name))
+    nearest(word.to_str().filter(|word| !word.starts_with('-'))?, COMMANDS.iter().filter(|row| !row.hidden).map(|row| row.name))
 }

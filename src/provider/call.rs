@@ -301,8 +301,11 @@ async fn drive(
             Ok(())
         };
         let Some(chunk) = body.next_chunk().await else {
-            splitter.finish(&mut feed).map_err(|broken| broken.0)?;
-            return Ok(());
+            // A line that breaks off is no event; whether the answer was complete without it, the decoder knows.
+            return match splitter.finish(&mut feed) {
+                Err(Broken(error)) if error.class != Class::Protocol => Err(error),
+                _ => Ok(()),
+            };
         };
         let chunk = chunk?;
         note(&chunk, trace, take);

@@ -159,6 +159,9 @@ impl Workdir {
         }
         let path = Path::new(path);
         let relative = if path.is_absolute() { self.inside(path).ok_or(PathError::Outside)? } else { path };
+        if climbs_out(relative) {
+            return Err(PathError::Outside);
+        }
         Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative.to_path_buf() })
     }
 
@@ -231,6 +234,19 @@ impl Workdir {
             _ => Err(PathError::Os(Errno::NOTDIR)),
         }
     }
+}
+
+/// Whether a path goes above its start by its words alone.
+fn climbs_out(path: &Path) -> bool {
+    let mut depth = 0i32;
+    path.components().any(|component| {
+        depth += match component {
+            Component::ParentDir => -1,
+            Component::Normal(_) => 1,
+            _ => 0,
+        };
+        depth < 0
+    })
 }
 
 /// A path on its way.

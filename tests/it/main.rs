@@ -1,5 +1,14 @@
 //! The black-box suite: the real binary against real parts on loopback.
+//!
+//! Every test starts `gantry` as an embedder would, with an environment of its own, and reads its stdout through a strict reader
+//! (`stream.rs`) that was written from the documentation and not from the sources. The whole suite runs on both drivers: on the
+//! one that the machine offers, and with `GANTRY_TEST_DRIVER=epoll` on the other.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
-
-mod cli;
+mod basics;
+mod config;
+mod endings;
+mod gantry;
+mod provider;
+mod rendered;
+mod stream;
+mod tools;
