@@ -23,6 +23,8 @@ const DEMO: &str = include_str!("demo.ndjson");
 const VERSION: u32 = 1;
 /// The response headers that a decoder or the retry policy looks at.
 pub(super) const HEADERS_KEPT: [&str; 4] = ["content-type", "retry-after", "retry-after-ms", "request-id"];
+/// Shorter values are no secrets but placeholders (`x`, `local`), and would be found in half of all words.
+const SECRET_BYTES_MIN: usize = 6;
 /// What stands in a recording where a secret was.
 const MASK: &str = "[secret]";
 
@@ -191,7 +193,7 @@ impl Recorder {
 
     fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
-        for secret in self.secrets.iter().map(Secret::expose).filter(|s| !s.is_empty()) {
+        for secret in self.secrets.iter().map(Secret::expose).filter(|s| s.len() >= SECRET_BYTES_MIN) {
             if text.contains(secret) {
                 text = Cow::Owned(text.replace(secret, MASK));
             }
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn what_was_recorded_is_played_and_secrets_are_not_in_it() {
         let path = std::env::temp_dir().join(format!("gantry-cassette-{}", std::process::id()));
-        let mut recorder = Recorder::begin(Recorder::create(&path).unwrap(), Wire::OpenAiChat, vec![Secret::new("sk-7")]).unwrap();
+        let mut recorder = Recorder::begin(Recorder::create(&path).unwrap(), Wire::OpenAiChat, vec![Secret::new("sk-777")]).unwrap();
         let key = CallKey { agent: "single".into(), turn: 0, attempt: 1 };
         let take = |body: &str, attempt| Take {
             key: CallKey { attempt, ..key.clone() },
@@ -238,10 +240,10 @@ mod tests {
             cut: attempt == 2,
         };
         recorder.append(take("data: ä\n\n", 1)).unwrap();
-        recorder.append(take("key sk-7 echoed", 2)).unwrap();
+        recorder.append(take("key sk-777 echoed", 2)).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert!(!text.contains("sk-7"), "{text}");
+        assert!(!text.contains("sk-777"), "{text}");
         let replay = Replay::parse(&text, "f").unwrap();
         let played = replay.play(&key, &["a".into()]).unwrap();
         assert_eq!((played.chunks.len(), played.chunks.concat()), (2, "data: ä\n\n".as_bytes().to_vec()));
