@@ -18,7 +18,7 @@ use crate::provider::{
     Answer, Call, Class, Effort, Prefix, ProviderError, Reply, RetryNote, Session, Tail, ToolCall, ToolChoice, ToolResult, ToolSchema,
     TurnStop, Usage, estimate_tokens,
 };
-use crate::rt::{self, Cancel, Cause, Either};
+use crate::rt::{self, Cancel, Cause};
 use crate::tools::{self, Context, Outcome, ToolSet};
 use crate::transcript::Transcript;
 
@@ -322,7 +322,7 @@ impl<'a> Agent<'a> {
         });
         sink.flush();
         // A reader that does not keep up stops the run here, not the writer.
-        if let Either::Left(_) | Either::Right(()) = rt::select(self.setup.cancel.cancelled(), sink.ready()).await {}
+        let _either = rt::select(self.setup.cancel.cancelled(), sink.ready()).await;
         outcome
     }
 

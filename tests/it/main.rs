@@ -4,6 +4,8 @@
 //! (`stream.rs`) that was written from the documentation and not from the sources. The whole suite runs on both drivers: on the
 //! one that the machine offers, and with `GANTRY_TEST_DRIVER=epoll` on the other.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a test may unwrap: its panic is the report")]
+
 mod basics;
 mod config;
 mod endings;
