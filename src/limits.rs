@@ -82,6 +82,8 @@ pub const BACKOFF_MS_START: u64 = 500;
 pub const BACKOFF_MS_MAX: u64 = 30_000;
 /// What is read of an error body (bytes).
 pub const ERROR_BODY_BYTES_MAX: usize = 64 * KIB;
+/// What is kept of a provider's code, type or stop reason (bytes); real ones are below 50.
+pub const PROVIDER_CODE_BYTES_MAX: usize = 100;
 /// What `error.message` quotes of a provider (bytes).
 pub const ERROR_TEXT_BYTES_MAX: usize = 2 * KIB;
 /// The emitter's buffer at which emitters wait (bytes): a slow reader bounds our memory.

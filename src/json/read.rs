@@ -1,7 +1,5 @@
 //! Reads JSON through a tape that is kept, so that the many small messages of a stream cost no allocation each.
 
-use std::borrow::Cow;
-
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 use simd_json::{Buffers, Tape};
 
@@ -10,7 +8,6 @@ use simd_json::{Buffers, Tape};
 pub struct Reader {
     buffers: Buffers,
     tape: Option<Tape<'static>>,
-    mended: Vec<u8>,
 }
 
 /// Why a document was not read.
@@ -32,16 +29,10 @@ impl Reader {
     /// # Errors
     /// When it is no JSON, with the reason and the place.
     pub fn with<T>(&mut self, json: &mut [u8], read: impl FnOnce(Value<'_, '_>) -> T) -> Result<T, Invalid> {
-        let Reader { buffers, tape, mended } = self;
-        let input = match mend_surrogates(json) {
-            Cow::Borrowed(_) => json,
-            Cow::Owned(copy) => {
-                *mended = copy;
-                mended.as_mut_slice()
-            }
-        };
+        let Reader { buffers, tape } = self;
+        mend_surrogates(json);
         let mut current = tape.take().unwrap_or_else(Tape::null).reset();
-        let done = simd_json::fill_tape(input, buffers, &mut current).map(|()| read(Value(current.as_value())));
+        let done = simd_json::fill_tape(json, buffers, &mut current).map(|()| read(Value(current.as_value())));
         *tape = Some(current.reset());
         done.map_err(|error| Invalid(error.to_string()))
     }
@@ -80,7 +71,7 @@ impl<'t, 'd> Value<'t, 'd> {
         (0..len).filter_map(move |i| array.as_ref().and_then(|a| a.get(i)).map(Value))
     }
 
-    /// The value as JSON text again.
+    /// The value as JSON text again. Recurses, but the parser takes no more than 1,024 levels.
     pub fn to_json(self) -> String {
         simd_json::prelude::Writable::encode(&self.0)
     }
@@ -91,31 +82,28 @@ impl<'t, 'd> Value<'t, 'd> {
     }
 }
 
-/// Half surrogates (`\ud83d` alone) are no Unicode and would make the whole document unreadable; models write them when they
-/// are cut. They become U+FFFD; everything else stays.
-fn mend_surrogates(json: &[u8]) -> Cow<'_, [u8]> {
-    let mut found = memchr::memmem::find_iter(json, b"\\u").filter(|at| surrogate(json, *at).is_some()).peekable();
-    if found.peek().is_none() {
-        return Cow::Borrowed(json);
+/// Makes a document readable that holds half surrogates (`\ud83d` alone). They are no Unicode, and models write them when they
+/// are cut. They become `\ufffd`, which is as long; everything else stays.
+pub fn mend_surrogates(json: &mut [u8]) {
+    if !memchr::memmem::find_iter(json, b"\\u").any(|at| surrogate(json, at).is_some()) {
+        return;
     }
-    let mut out = json.to_vec();
     let mut at = 0;
-    while at + 1 < json.len() {
-        if json[at] != b'\\' {
-            at += 1;
-            continue;
-        }
-        match (surrogate(json, at), surrogate(json, at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
+    while let Some(skipped) = memchr::memchr(b'\\', &json[at..]) {
+        at += skipped;
+        at += match (surrogate(json, at), surrogate(json, at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
             (Some(_), _) => {
-                out[at + 2..at + 6].copy_from_slice(b"fffd");
-                at += 6;
+                json[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
             }
             // Any other escape is two bytes at least, so an escaped backslash does not begin one.
-            (None, _) => at += 2,
+            (None, _) => 2,
+        };
+        if at >= json.len() {
+            break;
         }
     }
-    if out == json { Cow::Borrowed(json) } else { Cow::Owned(out) }
 }
 
 /// The code unit of a `\uXXXX` escape at this place, if it is a surrogate.
@@ -157,6 +145,22 @@ mod tests {
         assert_eq!(text_of(r#"{"a":"x\ud83dy"}"#).unwrap(), "x\u{fffd}y");
         assert_eq!(text_of(r#"{"a":"\udc00\uD800\ud83d\uDE00"}"#).unwrap(), "\u{fffd}\u{fffd}😀");
         assert_eq!(text_of(r#"{"a":"\\ud83d and \\\ud83d"}"#).unwrap(), "\\ud83d and \\\u{fffd}");
+    }
+
+    #[test]
+    fn a_document_nested_beyond_all_reason_is_refused() {
+        let nested = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels)).into_bytes();
+        let again = Reader::new().with(&mut nested(1_000), |v| v.get("a").unwrap().to_json()).unwrap();
+        assert_eq!(again.len(), 2_000);
+        assert!(Reader::new().with(&mut nested(1_000_000), |_| ()).is_err());
+    }
+
+    #[test]
+    fn a_value_becomes_the_same_text_again() {
+        let json = r#"{"a":{"q\"\\\n\u0001é":[1,-2,3.5,true,null,"x\ty"]}}"#;
+        let again = Reader::new().with(&mut json.as_bytes().to_vec(), |v| v.get("a").unwrap().to_json()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&again).unwrap(), value["a"]);
     }
 
     #[test]

@@ -3,11 +3,15 @@
 //! Caching: the system block carries one marker, which covers the tools before it too; the request carries one at its top
 //! level, which the vendor moves to the last block by itself. So nothing in the history is ever edited for the cache's sake.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::anthropic_stream::Stream;
 use super::body_error;
-use super::error::{Class, ProviderError};
-use super::types::{Block, Codec, Decoder, Prefix, Progress, Reply, Tail, ToolCall, ToolChoice, ToolResult, TurnStop, Usage, Wire};
+use super::error::ProviderError;
+use super::reply::{object_text, replayable_name};
+use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire};
 use super::vendor::Vendor;
-use crate::json::read::{Reader, Value};
 use crate::json::write::{push_str, push_u64};
 use crate::limits;
 
@@ -17,6 +21,8 @@ const VERSION: &str = "2023-06-01";
 /// The codec.
 pub(super) struct Messages {
     pub(super) vendor: &'static Vendor,
+    /// Counts the call ids that were made up, so that each is new in the transcript.
+    pub(super) made_up: Rc<Cell<u64>>,
 }
 
 impl Codec for Messages {
@@ -62,20 +68,21 @@ impl Codec for Messages {
 
     fn assistant(&self, reply: &Reply, first: bool, out: &mut Vec<u8>) {
         open(first, b"assistant", out);
+        // The wire takes neither empty content nor a turn that ends in reasoning; a text stands for what is missing.
+        let mut wants_text = true;
         let mut begun = false;
-        for block in &reply.blocks {
-            let before = out.len();
+        for block in reply.blocks.iter().filter(|block| replayable(block)) {
             if begun {
                 out.push(b',');
             }
-            if push_block(block, out) {
-                begun = true;
-            } else {
-                out.truncate(before);
-            }
+            push_block(block, out);
+            begun = true;
+            wants_text = matches!(block, Block::Thinking { .. } | Block::Redacted(_));
         }
-        if !begun {
-            // The wire takes no empty content; this stands for an answer of which nothing can be replayed.
+        if wants_text {
+            if begun {
+                out.push(b',');
+            }
             push_text("(empty)", out);
         }
         out.extend_from_slice(b"]}");
@@ -127,29 +134,11 @@ impl Codec for Messages {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Stream::new(self.vendor.name))
+        Box::new(Stream::new(self.vendor.name, self.made_up.clone()))
     }
 
     fn whole(&self, body: &[u8]) -> Result<Reply, ProviderError> {
-        let mut stream = Stream::new(self.vendor.name);
-        let mut scratch = body.to_vec();
-        let read = Reader::new().with(&mut scratch, |message| {
-            if message.str("type") != Some("message") {
-                return Err(stream.unexpected("a body that is no message"));
-            }
-            for (i, block) in message.get("content").into_iter().flat_map(Value::items).enumerate() {
-                stream.start_block(i as u64, block)?;
-            }
-            stream.take_usage(message.get("usage"));
-            stream.take_stop(message);
-            stream.done = true;
-            Ok(())
-        });
-        match read {
-            Ok(Ok(())) => Box::new(stream).finish(),
-            Ok(Err(error)) => Err(body_error::stated(body).map_or(error, |said| body_error::in_stream(self.vendor.name, said))),
-            Err(invalid) => Err(stream.unexpected(&invalid.0)),
-        }
+        Stream::new(self.vendor.name, self.made_up.clone()).whole(body)
     }
 
     fn error(&self, status: u16, body: &[u8]) -> ProviderError {
@@ -172,12 +161,18 @@ fn push_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// False for what the wire would refuse: blank text, and reasoning without its signature.
-fn push_block(block: &Block, out: &mut Vec<u8>) -> bool {
+/// The wire refuses blank text, and reasoning without its signature.
+fn replayable(block: &Block) -> bool {
     match block {
-        Block::Text(text) if text.trim().is_empty() => return false,
+        Block::Text(text) => !text.trim().is_empty(),
+        Block::Thinking { signature, .. } => !signature.is_empty(),
+        Block::Redacted(_) | Block::Call(_) => true,
+    }
+}
+
+fn push_block(block: &Block, out: &mut Vec<u8>) {
+    match block {
         Block::Text(text) => push_text(text, out),
-        Block::Thinking { signature, .. } if signature.is_empty() => return false,
         Block::Thinking { text, signature } => {
             out.extend_from_slice(b"{\"type\":\"thinking\",\"thinking\":");
             push_str(out, text);
@@ -194,200 +189,98 @@ fn push_block(block: &Block, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(b"{\"type\":\"tool_use\",\"id\":");
             push_str(out, &call.id);
             out.extend_from_slice(b",\"name\":");
-            push_str(out, &super::types::replayable_name(&call.name));
+            push_str(out, &replayable_name(&call.name));
             out.extend_from_slice(b",\"input\":");
-            out.extend_from_slice(super::types::object_text(&call.args).as_bytes());
+            out.extend_from_slice(object_text(&call.args).as_bytes());
             out.push(b'}');
         }
     }
-    true
 }
 
-/// One streamed answer.
-struct Stream {
-    vendor: &'static str,
-    reader: Option<Reader>,
-    /// Blocks by the index that the wire gives them; indices may have gaps.
-    blocks: Vec<(u64, Block)>,
-    stop: Option<TurnStop>,
-    stop_raw: String,
-    usage: Option<Usage>,
-    bytes: usize,
-    done: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::feed::{body, codec_of};
+    use crate::provider::{Effort, ToolCall, ToolSchema, TurnStop};
 
-impl Stream {
-    fn new(vendor: &'static str) -> Stream {
-        Stream {
-            vendor,
-            reader: Some(Reader::new()),
-            blocks: Vec::new(),
-            stop: None,
-            stop_raw: String::new(),
-            usage: None,
-            bytes: 0,
-            done: false,
-        }
+    fn reply(blocks: Vec<Block>) -> Reply {
+        Reply { blocks, stop: TurnStop::EndTurn, stop_raw: String::new(), usage: None }
     }
 
-    fn take(&mut self, message: Value<'_, '_>) -> Result<Progress, ProviderError> {
-        match message.str("type").unwrap_or_default() {
-            "message_start" => self.take_usage(message.get("message").and_then(|m| m.get("usage"))),
-            "content_block_start" => {
-                if let Some(block) = message.get("content_block") {
-                    self.start_block(message.u64("index").unwrap_or_default(), block)?;
-                }
-            }
-            "content_block_delta" => {
-                if let Some(delta) = message.get("delta") {
-                    self.grow_block(message.u64("index").unwrap_or_default(), delta)?;
-                }
-            }
-            "message_delta" => {
-                self.take_usage(message.get("usage"));
-                if let Some(delta) = message.get("delta") {
-                    self.take_stop(delta);
-                }
-            }
-            "message_stop" => {
-                self.done = true;
-                return Ok(Progress::Done);
-            }
-            // Pings, ends of blocks, and whatever the vendor adds.
-            _ => {}
-        }
-        Ok(Progress::More)
+    fn encoded(blocks: Vec<Block>) -> serde_json::Value {
+        let mut out = Vec::new();
+        codec_of("anthropic").assistant(&reply(blocks), true, &mut out);
+        serde_json::from_slice::<serde_json::Value>(&out).unwrap()["content"].take()
     }
 
-    fn start_block(&mut self, index: u64, block: Value<'_, '_>) -> Result<(), ProviderError> {
-        let text = |key: &str| block.str(key).unwrap_or_default().to_owned();
-        let block = match block.str("type").unwrap_or_default() {
-            "text" => Block::Text(text("text")),
-            "thinking" => Block::Thinking { text: text("thinking"), signature: text("signature") },
-            "redacted_thinking" => Block::Redacted(text("data")),
-            "tool_use" => {
-                let input = block.get("input").map(Value::to_json).filter(|json| json != "{}").unwrap_or_default();
-                Block::Call(ToolCall { id: text("id"), name: text("name"), args: input })
-            }
-            // Blocks of tools that run on the vendor's side, and kinds to come: not ours to replay.
-            _ => return Ok(()),
-        };
-        self.bound(block_bytes(&block))?;
-        if self.blocks.len() >= limits::CALLS_PER_TURN_MAX * 4 {
-            return Err(self.unexpected("an answer of too many blocks"));
-        }
-        self.blocks.push((index, block));
-        Ok(())
+    fn call(name: &str, args: &str) -> Block {
+        Block::Call(ToolCall { id: "toolu_1".into(), name: name.into(), args: args.into() })
     }
 
-    fn grow_block(&mut self, index: u64, delta: Value<'_, '_>) -> Result<(), ProviderError> {
-        let kind = delta.str("type").unwrap_or_default();
-        let key = match kind {
-            "text_delta" => "text",
-            "thinking_delta" => "thinking",
-            "signature_delta" => "signature",
-            "input_json_delta" => "partial_json",
-            _ => return Ok(()),
-        };
-        let more = delta.str(key).unwrap_or_default();
-        self.bound(more.len())?;
-        let Some((_, block)) = self.blocks.iter_mut().rev().find(|(i, _)| *i == index) else { return Ok(()) };
-        match (block, kind) {
-            (Block::Text(text), "text_delta") | (Block::Thinking { text, .. }, "thinking_delta") => text.push_str(more),
-            (Block::Thinking { signature, .. }, "signature_delta") => signature.push_str(more),
-            (Block::Call(call), "input_json_delta") => call.args.push_str(more),
-            _ => {}
-        }
-        Ok(())
+    #[test]
+    fn a_turn_goes_back_as_it_came() {
+        let thinking = Block::Thinking { text: String::new(), signature: "c2ln".into() };
+        let content =
+            encoded(vec![thinking, Block::Redacted("ZA==".into()), Block::Text(" a\n".into()), call("read_file", "{ \"path\":\"a\" }")]);
+        assert_eq!(
+            content,
+            serde_json::json!([
+                {"type": "thinking", "thinking": "", "signature": "c2ln"},
+                {"type": "redacted_thinking", "data": "ZA=="},
+                {"type": "text", "text": " a\n"},
+                {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {"path": "a"}},
+            ])
+        );
     }
 
-    /// Counts are cumulative and may come in any message: the last stated value of each holds.
-    fn take_usage(&mut self, stated: Option<Value<'_, '_>>) {
-        let Some(stated) = stated else { return };
-        let usage = self.usage.get_or_insert_default();
-        for (key, field) in [
-            ("input_tokens", &mut usage.input),
-            ("output_tokens", &mut usage.output),
-            ("cache_read_input_tokens", &mut usage.cache_read),
-            ("cache_creation_input_tokens", &mut usage.cache_write),
-        ] {
-            if let Some(count) = stated.u64(key) {
-                *field = count;
-            }
-        }
+    #[test]
+    fn what_the_wire_refuses_is_not_sent() {
+        let unsigned = || Block::Thinking { text: "x".into(), signature: String::new() };
+        let empty = serde_json::json!([{"type": "text", "text": "(empty)"}]);
+        assert_eq!(encoded(vec![Block::Text(" \n".into()), unsigned()]), empty);
+        assert_eq!(encoded(vec![]), empty);
+        assert_eq!(encoded(vec![Block::Redacted("ZA==".into()), Block::Text(String::new())])[1], empty[0]);
+        let mended = encoded(vec![unsigned(), call("functions.read file", "{\"path\":")]);
+        assert_eq!(mended[0]["name"], "functions_read_file");
+        assert_eq!(mended[0]["input"], serde_json::json!({"invalid_arguments": "{\"path\":"}));
     }
 
-    fn take_stop(&mut self, holder: Value<'_, '_>) {
-        let Some(raw) = holder.str("stop_reason") else { return };
-        self.stop_raw = raw.to_owned();
-        self.stop = Some(match raw {
-            "tool_use" => TurnStop::ToolUse,
-            "max_tokens" | "model_context_window_exceeded" => TurnStop::MaxTokens,
-            "refusal" => TurnStop::Refusal,
-            "pause_turn" => TurnStop::Pause,
-            _ => TurnStop::EndTurn,
-        });
+    #[test]
+    fn results_come_before_our_own_words_and_failures_are_marked() {
+        let mut out = Vec::new();
+        let result = |call_id, content, is_error| ToolResult { call_id, name: "t", content, is_error };
+        codec_of("anthropic").tool_results(&[result("a", "one", false), result("b", "", true)], Some("go on"), true, &mut out);
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&out).unwrap(),
+            serde_json::json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "one"},
+                {"type": "tool_result", "tool_use_id": "b", "is_error": true},
+                {"type": "text", "text": "go on"},
+            ]})
+        );
     }
 
-    fn bound(&mut self, more: usize) -> Result<(), ProviderError> {
-        self.bytes += more;
-        if self.bytes > limits::REPLY_BYTES_MAX {
-            return Err(self.unexpected("an answer beyond all bounds"));
-        }
-        Ok(())
+    #[test]
+    fn a_body_is_whole_and_always_bounds_the_output() {
+        let tools = [ToolSchema { name: "t", description: "does \"t\"", schema: "{\"type\":\"object\"}" }];
+        let none = Tail { max_output_tokens: None, tool_choice: ToolChoice::Auto, temperature: None, effort: None };
+        let value = body(&*codec_of("anthropic"), &tools, &none);
+        assert_eq!(value["max_tokens"], limits::OUTPUT_TOKENS_DEFAULT);
+        assert_eq!((&value["stream"], &value["tools"][0]["input_schema"]["type"]), (&true.into(), &"object".into()));
+        assert!(value.get("tool_choice").is_none() && value.get("temperature").is_none() && value.get("output_config").is_none());
+        let all = Tail { max_output_tokens: Some(300), tool_choice: ToolChoice::None, temperature: Some(0.7), effort: Some(Effort::Low) };
+        let value = body(&*codec_of("anthropic"), &[], &all);
+        assert_eq!((&value["max_tokens"], &value["tool_choice"]["type"]), (&300.into(), &"none".into()));
+        assert_eq!((value["temperature"].to_string().as_str(), &value["output_config"]["effort"]), ("0.7", &"low".into()));
+        assert!(value.get("tools").is_none());
     }
 
-    fn unexpected(&self, what: &str) -> ProviderError {
-        ProviderError::new(Class::Protocol, format!("{} sent {what}", self.vendor))
+    #[test]
+    fn two_markers_cache_the_prefix_and_the_history() {
+        let none = Tail { max_output_tokens: None, tool_choice: ToolChoice::Auto, temperature: None, effort: None };
+        let value = body(&*codec_of("anthropic"), &[], &none);
+        let marker = serde_json::json!({"type": "ephemeral"});
+        assert_eq!((&value["cache_control"], &value["system"][0]["cache_control"]), (&marker, &marker));
+        assert_eq!(value.to_string().matches("cache_control").count(), 2);
     }
-}
-
-fn block_bytes(block: &Block) -> usize {
-    match block {
-        Block::Text(text) | Block::Redacted(text) | Block::Thinking { text, .. } => text.len(),
-        Block::Call(call) => call.name.len() + call.args.len(),
-    }
-}
-
-impl Decoder for Stream {
-    fn event(&mut self, event: &[u8], data: &mut [u8]) -> Result<Progress, ProviderError> {
-        if event == b"error" {
-            let said = body_error::stated(data)
-                .unwrap_or_else(|| body_error::Stated { message: body_error::plain_text(data), ..Default::default() });
-            return Err(body_error::in_stream(self.vendor, said));
-        }
-        let error_bytes = is_error(data).then(|| data.to_vec());
-        if let Some(said) = error_bytes.as_deref().and_then(body_error::stated) {
-            return Err(body_error::in_stream(self.vendor, said));
-        }
-        let mut reader = self.reader.take().unwrap_or_default();
-        let taken = reader.with(data, |message| self.take(message));
-        self.reader = Some(reader);
-        taken.unwrap_or_else(|invalid| Err(self.unexpected(&format!("an event that is no JSON ({})", invalid.0))))
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        self.usage
-    }
-
-    fn finish(self: Box<Self>) -> Result<Reply, ProviderError> {
-        if !self.done {
-            return Err(ProviderError::new(Class::Transport, format!("{} ended the stream before the answer was complete", self.vendor)));
-        }
-        let mut blocks = self.blocks;
-        blocks.sort_by_key(|(index, _)| *index);
-        let mut reply = Reply {
-            blocks: blocks.into_iter().map(|(_, block)| block).collect(),
-            stop: self.stop.unwrap_or(TurnStop::EndTurn),
-            stop_raw: self.stop_raw,
-            usage: self.usage,
-        };
-        super::types::settle_calls(&mut reply);
-        Ok(reply)
-    }
-}
-
-/// Whether an event without a name is an error object: some gateways leave the name out.
-fn is_error(data: &[u8]) -> bool {
-    data.starts_with(b"{\"type\":\"error\"") || data.starts_with(b"{\"type\": \"error\"") || data.starts_with(b"{\"error\"")
 }

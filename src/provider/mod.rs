@@ -5,14 +5,19 @@
 //! with its retries.
 
 mod anthropic;
+mod anthropic_stream;
 mod body;
 mod body_error;
 mod call;
 mod cassette;
 mod client;
 mod error;
+#[cfg(test)]
+mod feed;
 mod openai;
+mod openai_calls;
 mod openai_stream;
+mod reply;
 mod retry;
 pub mod sse;
 mod tls;
@@ -33,7 +38,7 @@ pub use vendor::{ModelSlug, VENDORS, Vendor};
 /// The codec of a wire, as a vendor speaks it.
 pub fn codec(wire: Wire, vendor: &'static Vendor) -> Box<dyn Codec> {
     match wire {
-        Wire::AnthropicMessages => Box::new(anthropic::Messages { vendor }),
+        Wire::AnthropicMessages => Box::new(anthropic::Messages { vendor, made_up: Default::default() }),
         Wire::OpenAiChat => Box::new(openai::Chat { vendor, made_up: Default::default() }),
     }
 }

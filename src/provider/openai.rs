@@ -9,7 +9,8 @@ use std::rc::Rc;
 use super::body_error;
 use super::error::ProviderError;
 use super::openai_stream::Stream;
-use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire, object_text, replayable_name};
+use super::reply::{object_text, replayable_name};
+use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire};
 use super::vendor::Vendor;
 use crate::json::write::{push_str, push_u64};
 
@@ -136,12 +137,81 @@ impl Codec for Chat {
     }
 
     fn whole(&self, body: &[u8]) -> Result<Reply, ProviderError> {
-        let mut stream = Stream::new(self.vendor.name, self.made_up.clone());
-        stream.event(b"", &mut body.to_vec())?;
-        Box::new(stream).finish()
+        Stream::new(self.vendor.name, self.made_up.clone()).whole(body)
     }
 
     fn error(&self, status: u16, body: &[u8]) -> ProviderError {
         body_error::from_status(self.vendor.name, status, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::feed::{body, codec_of};
+    use crate::provider::{Effort, ToolCall, ToolSchema, TurnStop};
+
+    fn encoded(vendor: &str, blocks: Vec<Block>) -> serde_json::Value {
+        let mut out = Vec::new();
+        let reply = Reply { blocks, stop: TurnStop::EndTurn, stop_raw: String::new(), usage: None };
+        codec_of(vendor).assistant(&reply, false, &mut out);
+        serde_json::from_slice(out.strip_prefix(b",").unwrap()).unwrap()
+    }
+
+    fn call(name: &str, args: &str) -> Block {
+        Block::Call(ToolCall { id: "a".into(), name: name.into(), args: args.into() })
+    }
+
+    #[test]
+    fn a_turn_goes_back_with_its_calls_in_forms_that_servers_take() {
+        assert_eq!(
+            encoded(
+                "openai",
+                vec![Block::Text("I ".into()), Block::Text("read".into()), call("read_file", "{ \"p\":1}"), call("x.y", "[")]
+            ),
+            serde_json::json!({"role": "assistant", "content": "I read", "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "read_file", "arguments": "{ \"p\":1}"}},
+                {"id": "a", "type": "function", "function": {"name": "x_y", "arguments": "{\"invalid_arguments\":\"[\"}"}},
+            ]})
+        );
+        let calls_only = encoded("openai", vec![call("t", "{}")]);
+        assert!(calls_only["content"].is_null() && calls_only.get("content").is_some());
+        assert_eq!(encoded("openai", vec![Block::Text("done".into())]), serde_json::json!({"role": "assistant", "content": "done"}));
+    }
+
+    #[test]
+    fn reasoning_goes_back_under_its_own_name_to_servers_that_want_it() {
+        for field in ["reasoning_content", "reasoning"] {
+            let blocks = || vec![Block::Thinking { text: "hm".into(), signature: field.into() }, call("t", "{}")];
+            assert_eq!(encoded("local", blocks())[field], "hm");
+            assert_eq!(encoded("openrouter", blocks())[field], "hm");
+            assert!(encoded("openai", blocks()).get(field).is_none());
+        }
+    }
+
+    #[test]
+    fn the_one_system_message_stands_in_front_and_our_own_words_are_the_users() {
+        let none = Tail { max_output_tokens: None, tool_choice: ToolChoice::Auto, temperature: None, effort: None };
+        let value = body(&*codec_of("local"), &[], &none);
+        let roles: Vec<&str> = value["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
+        assert_eq!(value["messages"][3]["tool_call_id"], value["messages"][2]["tool_calls"][0]["id"]);
+    }
+
+    #[test]
+    fn nothing_optional_is_sent_unless_it_is_meant() {
+        let none = Tail { max_output_tokens: None, tool_choice: ToolChoice::Auto, temperature: None, effort: None };
+        let value = body(&*codec_of("local"), &[], &none);
+        let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["model", "messages", "stream", "stream_options"]);
+        assert_eq!(value["stream_options"]["include_usage"], true);
+        let tools = [ToolSchema { name: "t", description: "does t", schema: "{\"type\":\"object\"}" }];
+        let all = Tail { max_output_tokens: Some(300), tool_choice: ToolChoice::None, temperature: Some(0.5), effort: Some(Effort::High) };
+        for (vendor, key) in [("openai", "max_completion_tokens"), ("openrouter", "max_tokens"), ("local", "max_tokens")] {
+            let value = body(&*codec_of(vendor), &tools, &all);
+            let wanted = (&300.into(), &"none".into(), &0.5.into(), &"high".into(), &"object".into());
+            let parameters = &value["tools"][0]["function"]["parameters"]["type"];
+            assert_eq!((&value[key], &value["tool_choice"], &value["temperature"], &value["reasoning_effort"], parameters), wanted);
+        }
     }
 }

@@ -157,51 +157,6 @@ impl Reply {
     }
 }
 
-/// Completes a decoded reply: a call without arguments has an empty object, one without an id gets one that is unique in the
-/// reply, and a reply with calls waits for their results whatever reason the server gave, unless it was cut or refused.
-pub(super) fn settle_calls(reply: &mut Reply) {
-    let mut count = 0;
-    for block in &mut reply.blocks {
-        if let Block::Call(call) = block {
-            if call.args.trim().is_empty() {
-                call.args = "{}".to_owned();
-            }
-            if call.id.is_empty() {
-                call.id = format!("call_{count}");
-            }
-            count += 1;
-        }
-    }
-    match reply.stop {
-        TurnStop::EndTurn | TurnStop::Pause if count > 0 => reply.stop = TurnStop::ToolUse,
-        TurnStop::ToolUse if count == 0 => reply.stop = TurnStop::EndTurn,
-        _ => {}
-    }
-}
-
-/// A call's arguments as an object that every API takes back. What is none is wrapped, so that the model sees what it wrote.
-pub(super) fn object_text(args: &str) -> Cow<'_, str> {
-    match serde_json::from_str::<&serde_json::value::RawValue>(args) {
-        Ok(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
-        _ => {
-            let mut out = b"{\"invalid_arguments\":".to_vec();
-            crate::json::write::push_str(&mut out, args);
-            out.push(b'}');
-            Cow::Owned(String::from_utf8(out).expect("escaped text is UTF-8"))
-        }
-    }
-}
-
-/// A tool's name as APIs take it back: models make up names with dots, blanks or other letters.
-pub(super) fn replayable_name(name: &str) -> Cow<'_, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
-        return Cow::Borrowed(name);
-    }
-    let mended: String = name.chars().take(64).map(|c| if fits(c) { c } else { '_' }).collect();
-    Cow::Owned(if mended.is_empty() { "unnamed".to_owned() } else { mended })
-}
-
 /// A tool's answer to one call.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolResult<'a> {
