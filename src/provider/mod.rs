@@ -11,6 +11,8 @@ mod body_error;
 mod call;
 mod cassette;
 mod client;
+#[cfg(test)]
+mod conformance;
 mod error;
 #[cfg(test)]
 mod feed;
