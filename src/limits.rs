@@ -68,6 +68,8 @@ pub const CALL_ARGS_BYTES_MAX: usize = 16 * MIB;
 pub const REPLY_BYTES_MAX: usize = 32 * MIB;
 /// One SSE line (bytes): a write of 16 MiB escaped twice fits, an endless line does not.
 pub const SSE_LINE_BYTES_MAX: usize = 64 * MIB;
+/// Values in one event or body. A long answer is a long string; a million values would take forty times their text in memory.
+pub const JSON_VALUES_MAX: usize = 1_000_000;
 /// The head of a response (bytes): hyper's buffer, which bounds endless headers.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 256 * KIB;
 /// What is read behind the last event of an answer to keep the connection (bytes).

@@ -3,6 +3,8 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 use simd_json::{Buffers, Tape};
 
+use crate::limits;
+
 /// Parses documents one after the other over the same memory.
 #[derive(Default)]
 pub struct Reader {
@@ -27,8 +29,11 @@ impl Reader {
     /// Parses `json`, which is overwritten, and hands its value to `read`.
     ///
     /// # Errors
-    /// When it is no JSON, with the reason and the place.
+    /// When it is no JSON, with the reason and the place; when it nests or lists more than any answer does.
     pub fn with<T>(&mut self, json: &mut [u8], read: impl FnOnce(Value<'_, '_>) -> T) -> Result<T, Invalid> {
+        if json.len() > limits::JSON_VALUES_MAX && has_more_values(json, limits::JSON_VALUES_MAX) {
+            return Err(Invalid(format!("more than {} values", limits::JSON_VALUES_MAX)));
+        }
         let Reader { buffers, tape } = self;
         mend_surrogates(json);
         let mut current = tape.take().unwrap_or_else(Tape::null).reset();
@@ -80,6 +85,24 @@ impl<'t, 'd> Value<'t, 'd> {
     pub fn is_object(self) -> bool {
         self.0.as_object().is_some()
     }
+}
+
+/// Whether a document has more than so many values side by side; nesting is the parser's to bound. Counts commas outside of
+/// strings.
+fn has_more_values(json: &[u8], values_max: usize) -> bool {
+    let (mut at, mut count, mut in_string) = (0, 0, false);
+    while let Some(found) = memchr::memchr2(b'"', if in_string { b'\\' } else { b',' }, json.get(at..).unwrap_or_default()) {
+        at += found + 1;
+        match json[at - 1] {
+            b'"' => in_string = !in_string,
+            b',' => count += 1,
+            _ => at += 1,
+        }
+        if count > values_max {
+            return true;
+        }
+    }
+    false
 }
 
 /// Makes a document readable that holds half surrogates (`\ud83d` alone). They are no Unicode, and models write them when they
@@ -156,6 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn a_document_of_values_without_end_is_refused_and_one_of_text_is_not() {
+        let list = |values: usize| format!("[0{}]", ",0".repeat(values - 1)).into_bytes();
+        assert!(Reader::new().with(&mut list(limits::JSON_VALUES_MAX), |_| ()).is_ok());
+        assert!(Reader::new().with(&mut list(limits::JSON_VALUES_MAX + 2), |_| ()).is_err());
+        let text = format!("{{\"a\":\"{}\"}}", "\\\",\\\\,".repeat(limits::JSON_VALUES_MAX));
+        assert_eq!(text_of(&text).unwrap().len(), 4 * limits::JSON_VALUES_MAX);
+    }
+
+    #[test]
     fn a_value_becomes_the_same_text_again() {
         let json = r#"{"a":{"q\"\\\n\u0001é":[1,-2,3.5,true,null,"x\ty"]}}"#;
         let again = Reader::new().with(&mut json.as_bytes().to_vec(), |v| v.get("a").unwrap().to_json()).unwrap();
@@ -165,9 +197,38 @@ mod tests {
 
     #[test]
     fn the_reader_agrees_with_serde_json_on_what_is_json() {
-        for json in ["{}", "[1,2", "{\"a\":1,}", "nul", "\"\\x\"", "[\"\\u0000\"]", "{\"a\":{\"b\":[[]]}}", "", "1 2"] {
-            let ours = Reader::new().with(&mut json.as_bytes().to_vec(), |_| ()).is_ok();
-            assert_eq!(ours, serde_json::from_str::<serde_json::Value>(json).is_ok(), "{json}");
+        const PARTS: [&str; 26] = [
+            "{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\\", "\\n", "\\u00e9", "\\ud83d", "\\ude00", "é", "\u{1}", " ", "\n", "0", "1",
+            "-", ".5", "e3", "true", "null", "nul", "\"a\":",
+        ];
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut below = |bound: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % bound as u64) as usize
+        };
+        let mut reader = Reader::new();
+        let mut read = 0;
+        for _ in 0..100_000 {
+            let inner: String = (0..below(8)).map(|_| PARTS[below(PARTS.len())]).collect();
+            let json = match below(3) {
+                0 => inner,
+                1 => format!("{{\"a\":{inner}}}"),
+                _ => format!("{{\"a\":\"{inner}\"}}"),
+            };
+            if json.contains("-0") {
+                // The tape has no negative zero; nobody counts with one.
+                continue;
+            }
+            let mut mended = json.clone().into_bytes();
+            mend_surrogates(&mut mended);
+            let theirs = serde_json::from_slice::<serde_json::Value>(&mended).ok();
+            let ours = reader.with(&mut json.clone().into_bytes(), |v| v.to_json()).ok();
+            let ours = ours.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+            assert_eq!(ours, theirs, "{json}");
+            read += usize::from(theirs.is_some());
         }
+        assert!(read > 5_000, "only {read} documents were JSON");
     }
 }

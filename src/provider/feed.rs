@@ -84,3 +84,65 @@ impl Random {
         pieces
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: &str = concat!(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":9,\"output_tokens\":1}}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"é \\ud83d\\ude00\"}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"t\",\"input\":{}}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"x\\\":[1]}\"}}\n\n",
+        "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":5}}\n\n",
+        "data: {\"type\":\"message_stop\"}\n\n",
+    );
+    const CHAT: &str = concat!(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":\"hm\",\"content\":\"é \\ud83d\\ude00\"}}]}\r\n\r\n: c\r\n\r\n",
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"t\",\"arguments\":\"{\"}}]}}]}\r\n\r\n",
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"}\"}}]},\"finish_reason\":\"stop\"}]}\r\n\r\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"total_tokens\":9}}\r\n\r\ndata: [DONE]\r\n\r\n",
+    );
+
+    fn mangled(body: &[u8], random: &mut Random) -> Vec<u8> {
+        let mut out = body.to_vec();
+        for _ in 0..=random.below(4) {
+            let at = random.below(out.len());
+            match random.below(4) {
+                0 => out[at] = random.below(256) as u8,
+                1 => drop(out.remove(at)),
+                2 => out.insert(at, b"\"{}[]:,\\\r\n0e"[random.below(12)]),
+                _ => {
+                    let end = (at + 1 + random.below(120)).min(out.len());
+                    let piece = out[at..end].to_vec();
+                    let to = random.below(out.len());
+                    out.splice(to..to, piece);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn whatever_a_stream_holds_ends_in_a_failure_or_in_a_turn_that_can_go_back() {
+        let mut random = Random(0x6c62_272e_07bb_0142);
+        for (vendor, body) in [("anthropic", MESSAGES), ("local", CHAT)] {
+            let codec = codec_of(vendor);
+            assert_eq!(stream(&*codec, [body.as_bytes()]).unwrap().calls().count(), 1);
+            let mut answers = 0;
+            for _ in 0..20_000 {
+                let bytes = mangled(body.as_bytes(), &mut random);
+                let Ok(reply) = stream(&*codec, random.pieces(&bytes, 200)) else { continue };
+                answers += 1;
+                let mut out = Vec::new();
+                codec.assistant(&reply, true, &mut out);
+                let json = out.strip_prefix(b",").unwrap_or(&out);
+                assert!(serde_json::from_slice::<serde_json::Value>(json).is_ok(), "{}", String::from_utf8_lossy(&bytes));
+                let ids: std::collections::HashSet<&str> = reply.calls().map(|c| c.id.as_str()).collect();
+                assert!(ids.len() == reply.calls().count() && !ids.contains(""));
+            }
+            assert!(answers > 1_000, "only {answers} of the mangled streams were answers");
+        }
+    }
+}
