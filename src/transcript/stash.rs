@@ -6,12 +6,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A content-addressed store, bounded in bytes; the one that was used longest ago goes first. Thread-safe.
 pub struct Stash {
     bytes_max: usize,
-    entries: Mutex<VecDeque<Entry>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// The one used last is at the back. A run has some hundreds at most, so a walk is fast enough.
+    entries: VecDeque<Entry>,
+    bytes: usize,
 }
 
 struct Entry {
     handle: String,
     text: Arc<str>,
+}
+
+impl Entry {
+    /// What the entry takes: its text, and about as much as two allocations and the place in the queue need.
+    fn bytes(&self) -> usize {
+        self.text.len() + 128
+    }
 }
 
 /// Hex digits of a handle, by the contract.
@@ -20,54 +34,60 @@ const DIGITS: usize = 12;
 impl Stash {
     /// An empty stash that holds at most so many bytes (and always the newest entry).
     pub fn new(bytes_max: usize) -> Stash {
-        Stash { bytes_max, entries: Mutex::new(VecDeque::new()) }
+        Stash { bytes_max, held: Mutex::default() }
     }
 
     /// Keeps a text and gives its handle, `<tool>/<12 hex digits>` of its BLAKE3. The same text has the same handle; should
-    /// another text have it already, the digits go on until they differ, so that nothing is ever served for something else.
+    /// another text be held under it, the digits go on until they differ, so that none is served for the other.
     pub fn put(&self, tool: &str, text: &str) -> String {
         let digest = blake3::hash(text.as_bytes()).to_hex();
-        let mut entries = self.lock();
-        let mut digits = DIGITS;
-        let handle = loop {
+        let mut held = self.lock();
+        for digits in (DIGITS..=digest.len()).step_by(4) {
             let handle = format!("{tool}/{}", &digest[..digits]);
-            match entries.iter().position(|e| e.handle == handle) {
-                None => break handle,
-                Some(at) if *entries[at].text == *text => {
-                    let entry = entries.remove(at).expect("the position was just found");
-                    entries.push_back(entry);
+            match held.touch(&handle) {
+                None => {
+                    held.push(Entry { handle: handle.clone(), text: text.into() }, self.bytes_max);
                     return handle;
                 }
-                Some(_) if digits == digest.len() => return handle,
-                Some(_) => digits += 4,
+                Some(entry) if *entry.text == *text => return handle,
+                Some(_) => {}
             }
-        };
-        entries.push_back(Entry { handle: handle.clone(), text: text.into() });
-        let mut bytes: usize = entries.iter().map(|e| e.text.len()).sum();
-        while bytes > self.bytes_max && entries.len() > 1 {
-            bytes -= entries.pop_front().map_or(0, |e| e.text.len());
         }
-        handle
+        unreachable!("two texts have never shared a whole BLAKE3 digest")
     }
 
     /// The text behind a handle.
     pub fn get(&self, handle: &str) -> Option<Arc<str>> {
-        let mut entries = self.lock();
-        let at = entries.iter().position(|e| e.handle == handle)?;
-        let entry = entries.remove(at)?;
-        let text = entry.text.clone();
-        entries.push_back(entry);
-        Some(text)
+        self.lock().touch(handle).map(|entry| entry.text.clone())
     }
 
     /// The handles, newest first, at most `count`.
     pub fn handles(&self, count: usize) -> Vec<String> {
-        self.lock().iter().rev().take(count).map(|e| e.handle.clone()).collect()
+        self.lock().entries.iter().rev().take(count).map(|e| e.handle.clone()).collect()
     }
 
-    /// The list is valid after each statement, so a poisoned lock is entered.
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    /// No statement under the lock panics half-way, so a poisoned one is entered.
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// The entry of a handle, which becomes the one used last.
+    fn touch(&mut self, handle: &str) -> Option<&Entry> {
+        let at = self.entries.iter().position(|e| e.handle == handle)?;
+        let entry = self.entries.remove(at)?;
+        self.entries.push_back(entry);
+        self.entries.back()
+    }
+
+    /// Adds an entry and drops old ones until the rest is within the bound.
+    fn push(&mut self, entry: Entry, bytes_max: usize) {
+        self.bytes += entry.bytes();
+        self.entries.push_back(entry);
+        while self.bytes > bytes_max && self.entries.len() > 1 {
+            self.bytes -= self.entries.pop_front().map_or(0, |e| e.bytes());
+        }
     }
 }
 
@@ -80,8 +100,10 @@ mod tests {
         let stash = Stash::new(1_000);
         let handle = stash.put("shell", "hello");
         assert_eq!(handle, stash.put("shell", "hello"));
-        assert_eq!(handle.strip_prefix("shell/").unwrap().len(), DIGITS);
+        let digits = handle.strip_prefix("shell/").unwrap();
+        assert!(digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{handle}");
         assert_eq!(&*stash.get(&handle).unwrap(), "hello");
+        assert_ne!(handle, stash.put("grep", "hello"));
         assert!(stash.get("shell/000000000000").is_none());
     }
 
@@ -89,20 +111,59 @@ mod tests {
     fn a_collision_is_given_a_longer_handle() {
         let stash = Stash::new(1_000);
         let handle = stash.put("shell", "hello");
-        stash.lock()[0].text = "other".into();
+        // As if another text had the same first digits.
+        stash.lock().entries[0].text = "other".into();
         let longer = stash.put("shell", "hello");
         assert!(longer.starts_with(&handle) && longer.len() > handle.len());
         assert_eq!((&*stash.get(&handle).unwrap(), &*stash.get(&longer).unwrap()), ("other", "hello"));
+        assert_eq!(stash.put("shell", "hello"), longer);
     }
 
     #[test]
     fn what_was_used_longest_ago_goes_first() {
-        let stash = Stash::new(10);
-        let (a, b) = (stash.put("t", "aaaa"), stash.put("t", "bbbb"));
+        let texts: Vec<String> = (0..4).map(|i| i.to_string().repeat(1_000)).collect();
+        let stash = Stash::new(2_500);
+        let (a, b) = (stash.put("t", &texts[0]), stash.put("t", &texts[1]));
         stash.get(&a);
-        let c = stash.put("t", "cccc");
+        let c = stash.put("t", &texts[2]);
         assert!(stash.get(&b).is_none() && stash.get(&a).is_some() && stash.get(&c).is_some());
-        let big = stash.put("t", "ddddddddddddddddd");
+        stash.put("t", &texts[0]);
+        stash.put("t", &texts[3]);
+        assert!(stash.get(&c).is_none() && stash.get(&a).is_some());
+        let big = stash.put("t", &"x".repeat(9_000));
         assert_eq!(stash.handles(9), vec![big]);
+    }
+
+    #[test]
+    fn what_is_held_stays_within_the_bound_and_is_counted_right() {
+        let stash = Stash::new(10_000);
+        for i in 0..500usize {
+            stash.put("t", &i.to_string().repeat(i % 90));
+            let held = stash.lock();
+            assert_eq!(held.bytes, held.entries.iter().map(Entry::bytes).sum::<usize>());
+            assert!(held.bytes <= 10_000);
+        }
+    }
+
+    #[test]
+    fn threads_share_it_also_after_one_panicked() {
+        let stash = Stash::new(1 << 20);
+        std::thread::scope(|scope| {
+            let poison = scope.spawn(|| {
+                let _held = stash.lock();
+                panic!("on purpose");
+            });
+            assert!(poison.join().is_err());
+            for thread in 0..4 {
+                let stash = &stash;
+                scope.spawn(move || {
+                    for i in 0..100 {
+                        let text = format!("{thread} {i}");
+                        assert_eq!(&*stash.get(&stash.put("t", &text)).unwrap(), text);
+                    }
+                });
+            }
+        });
+        assert_eq!(stash.handles(1_000).len(), 400);
     }
 }
