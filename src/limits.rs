@@ -27,8 +27,10 @@ pub const ENTRIES_MAX: usize = 1_000;
 pub const MATCHES_MAX: usize = 200;
 /// Matches beyond those that `grep` still counts in one file.
 pub const MATCHES_COUNTED_MAX: usize = 10_000;
-/// A page of `retrieve` (bytes); below the bound of a result, so that a page is never cut again.
-pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - 2 * KIB;
+/// A page of `retrieve` (bytes) without the note on how to go on; with it a page is no longer than any other result.
+pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - KIB;
+/// The pattern of `retrieve` (bytes): an error quotes it, and a longer one is a slip.
+pub const RETRIEVE_PATTERN_BYTES_MAX: usize = KIB;
 /// A skill's text (bytes).
 pub const SKILL_BYTES_MAX: usize = 256 * KIB;
 /// What the originals of shortened results may take in memory (bytes).

@@ -1,10 +1,11 @@
 //! Runs one call from its JSON to what the model reads, whatever happens on the way.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Args, Context, Tool, ToolError, ToolSet, Work};
-use crate::compress::{self, Rules};
+use crate::compress::{Compressed, compress};
 use crate::limits;
 use crate::rt::{self, Cancel, Clock, Either};
 use crate::sandbox::{self, End, Finished};
@@ -147,11 +148,10 @@ fn command(finished: Finished) -> Result<Output, ToolError> {
 fn finish(context: &Context, tool: &Tool, output: Output) -> Outcome {
     let text = String::from_utf8(output.text).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
     let mut handle = None;
-    let compressed = compress::compress(&text, &Rules::new(tool.noisy), &mut || {
-        let made = context.stash.put(tool.name, &text);
-        handle = Some(made.clone());
-        made
-    });
+    let compressed = match tool.fidelity.rules() {
+        Some(rules) => compress(&text, &rules, &mut || handle.insert(context.stash.put(tool.name, &text)).clone()),
+        None => Compressed { text: Cow::Borrowed(&text), capped: false },
+    };
     let capped = compressed.capped;
     let content = compressed.text.into_owned();
     let saved = text.len().saturating_sub(content.len()) as u64;
@@ -162,7 +162,7 @@ fn finish(context: &Context, tool: &Tool, output: Output) -> Outcome {
         bytes_out: content.len() as u64,
         truncated: output.cut || capped,
         error: failure.map(|line| format!("error: {}", line.trim_start_matches('[').trim_end_matches(']'))),
-        handle: handle.filter(|_| saved > 0 || capped),
+        handle,
         exit_code: output.exit_code,
         bytes_saved: (saved > 0).then_some(saved),
         content,
@@ -211,6 +211,20 @@ mod tests {
         assert!(!outcome.is_error && outcome.truncated && outcome.bytes == text.len() as u64);
         assert!(outcome.content.contains(outcome.handle.as_deref().unwrap()));
         assert_eq!(outcome.bytes_saved, Some(outcome.bytes - outcome.bytes_out));
+    }
+
+    #[test]
+    fn a_page_of_the_original_is_not_cut_again() {
+        let dir = TestDir::new();
+        let context = Arc::new(dir.context());
+        let set = ToolSet::resolve(&[]).unwrap();
+        let cancel = Cancel::new();
+        for text in ["short\n".repeat(2_000), "one long line ".repeat(2_000)] {
+            let args = format!(r#"{{"handle":"{}","start":1}}"#, context.stash.put("shell", &text));
+            let deadline = Clock::now() + Duration::from_secs(60);
+            let outcome = block_on(DriverChoice::Auto, |_| dispatch(&context, &set, "retrieve", &args, &cancel, deadline)).unwrap();
+            assert_eq!((outcome.content, outcome.truncated, outcome.handle), (text, false, None));
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub use set::ToolSet;
 pub use skill_load::{SkillError, read_skill, valid_name};
 pub use workdir::{PathError, Workdir};
 
+use crate::compress::Rules;
 use crate::sandbox::{ShellPolicy, SpawnOrder};
 use crate::transcript::stash::Stash;
 
@@ -45,14 +46,36 @@ pub enum Group {
     Control,
 }
 
+/// What may be left out of a tool's output for the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fidelity {
+    /// Content: what is beyond the bounds.
+    Exact,
+    /// Logs and progress: repeated lines, too.
+    Noisy,
+    /// Nothing: it is a page that the tool has bounded. To cut what was asked for because it had been cut would lead in a circle.
+    Paged,
+}
+
+impl Fidelity {
+    /// The compressor's rules; none when the output is passed on as it is.
+    pub const fn rules(self) -> Option<Rules> {
+        match self {
+            Fidelity::Exact => Some(Rules::new(false)),
+            Fidelity::Noisy => Some(Rules::new(true)),
+            Fidelity::Paged => None,
+        }
+    }
+}
+
 /// One tool.
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
     /// Who decides that it is offered.
     pub group: Group,
-    /// Whether its output may be folded: logs and progress, not content that must be faithful.
-    pub noisy: bool,
+    /// What may be left out of its output.
+    pub fidelity: Fidelity,
     /// What the model is told about it.
     pub description: &'static str,
     /// Its parameters as JSON Schema text.
@@ -62,11 +85,11 @@ pub struct Tool {
 }
 
 macro_rules! tool {
-    ($name:ident, $group:ident, noisy: $noisy:expr) => {
+    ($name:ident, $group:ident, $fidelity:ident) => {
         Tool {
             name: stringify!($name),
             group: Group::$group,
-            noisy: $noisy,
+            fidelity: Fidelity::$fidelity,
             description: include_str!(concat!(stringify!($name), ".md")).trim_ascii(),
             schema: include_str!(concat!(stringify!($name), ".json")).trim_ascii(),
             run: $name::run,
@@ -76,16 +99,16 @@ macro_rules! tool {
 
 /// Every tool, in the order in which the model is told of them.
 pub static TOOLS: &[Tool] = &[
-    tool!(read_file, Base, noisy: false),
-    tool!(list_files, Base, noisy: false),
-    tool!(find_files, Base, noisy: false),
-    tool!(grep, Base, noisy: false),
-    tool!(git_diff, Base, noisy: false),
-    tool!(shell, Base, noisy: true),
-    tool!(skill_load, Base, noisy: false),
-    tool!(write_file, OptIn, noisy: false),
-    tool!(edit_file, OptIn, noisy: false),
-    tool!(retrieve, Control, noisy: false),
+    tool!(read_file, Base, Exact),
+    tool!(list_files, Base, Exact),
+    tool!(find_files, Base, Exact),
+    tool!(grep, Base, Exact),
+    tool!(git_diff, Base, Exact),
+    tool!(shell, Base, Noisy),
+    tool!(skill_load, Base, Exact),
+    tool!(write_file, OptIn, Exact),
+    tool!(edit_file, OptIn, Exact),
+    tool!(retrieve, Control, Paged),
 ];
 
 /// What a tool gives back.
