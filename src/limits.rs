@@ -104,6 +104,12 @@ pub const CHUNK_BYTES_MIN: usize = 8 * KIB;
 /// See [`CHUNK_BYTES_MIN`].
 pub const CHUNK_BYTES_MAX: usize = 64 * KIB;
 
+/// Memory of the process that parses a line for the shell, while it does (bytes): ordinary lines take one MiB of it.
+pub const CHECK_MEMORY_BYTES_MAX: u64 = 256 * MIB as u64;
+/// Time of that process, while it parses (CPU seconds): ordinary lines take microseconds.
+pub const CHECK_CPU_SECONDS_MAX: u64 = 1;
+/// How long the helper may take from the request to end to its report (ms).
+pub const KILL_MS_MAX: u64 = 3_000;
 /// A line for the shell (bytes). One argument of execve(2) holds 128 KiB, and bash takes the line as one.
 pub const SHELL_COMMAND_BYTES_MAX: usize = 120 * KIB;
 

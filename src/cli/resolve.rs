@@ -46,6 +46,7 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
     }
     let endpoint = endpoint.expect(SET);
     let (workdir, workdir_fd) = workdir.expect(SET);
+    let shell_path = shell_path(env, &workdir);
     Ok(RunPlan {
         started,
         mode: raw.mode.expect(SET),
@@ -71,6 +72,7 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
         replay: replay.expect(SET),
         tools: tools.expect(SET),
         shell_allow: shell_allow(raw.shell_allow),
+        shell_path,
         shell_timeout: Duration::from_millis(raw.shell_timeout_ms.unwrap_or(limits::SHELL_TIMEOUT_MS_DEFAULT)),
         skills: raw.skills,
         skills_dir: skills_dir.expect(SET),
@@ -111,6 +113,16 @@ fn skills_dir(raw: &RawArgs, workdir: Option<&Path>, faults: &mut Faults) -> Opt
         None => workdir.map(|workdir| workdir.join(".claude/skills")),
     }
 }
+
+/// A program that lies in the workdir is not the one that the list means.
+fn shell_path(env: &Env, workdir: &Path) -> String {
+    let dirs = env.paths(env::PATH).into_iter().filter(|dir| dir.is_absolute() && !dir.starts_with(workdir));
+    let dirs: Vec<String> = dirs.filter_map(|dir| dir.into_os_string().into_string().ok()).collect();
+    if dirs.is_empty() { PATH_DEFAULT.to_owned() } else { dirs.join(":") }
+}
+
+/// Where programs are found when `PATH` says nothing.
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn shell_allow(named: Vec<String>) -> Vec<String> {
     if named.is_empty() { SHELL_ALLOW_DEFAULT.map(String::from).to_vec() } else { named }

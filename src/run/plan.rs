@@ -107,6 +107,8 @@ pub struct RunPlan {
     pub tools: ToolSet,
     /// `--shell-allow`: names of programs, without a path; never empty, each once.
     pub shell_allow: Vec<String>,
+    /// Where they are found: the absolute directories of `PATH` that lie outside the workdir.
+    pub shell_path: String,
     /// `--shell-timeout-ms`: wall clock of one command.
     pub shell_timeout: Duration,
     /// `--inject-skill`: valid names in the order given, each once. The files may still be missing.

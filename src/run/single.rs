@@ -8,7 +8,7 @@ use crate::agent::turn::{Agent, Ending, Setup};
 use crate::error::Error;
 use crate::limits;
 use crate::provider::{self, Client, ClientSetup, Recorder, Session, Transport};
-use crate::sandbox::ShellPolicy;
+use crate::sandbox::{Helpers, ShellPolicy};
 use crate::secret::Secret;
 use crate::tools::{Context, Workdir};
 use crate::transcript::stash::Stash;
@@ -19,10 +19,14 @@ pub(super) async fn run(run: Run, system: &str) -> Result<Ended, Error> {
     let deadline = plan.started + plan.timeout;
     let role = plan.mode.name();
     let session = session(&mut plan, role)?;
+    let helpers = Arc::new(Helpers::default());
+    if plan.tools.get("shell").is_some() {
+        helpers.prepare();
+    }
     let context = Context {
         workdir: Workdir::new(plan.workdir_fd, plan.workdir),
         skills_root: plan.skills_dir,
-        shell: ShellPolicy { allow: plan.shell_allow.into(), timeout: plan.shell_timeout },
+        shell: ShellPolicy { allow: plan.shell_allow.into(), timeout: plan.shell_timeout, path: plan.shell_path.into(), helpers },
         stash: Stash::new(limits::STASH_BYTES_MAX),
     };
     let meter = Meter::new(plan.max_tokens);

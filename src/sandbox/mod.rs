@@ -5,12 +5,21 @@
 //! the helper that dies), refuses what it cannot prove, starts bash or git, reports how that ended and kills whatever the command
 //! left behind. When the socket closes, the harness is gone, and the helper kills the tree and ends.
 
+mod bash;
+mod environment;
+mod helper;
+mod output;
+mod spawn;
+mod tree;
+mod wire;
+
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::rt::Cancel;
+pub use helper::helper_main;
+pub use spawn::{Helpers, run};
 
 /// What the shell tool may do, as the run's plan says.
 #[derive(Clone, Debug)]
@@ -19,6 +28,10 @@ pub struct ShellPolicy {
     pub allow: Arc<[String]>,
     /// How long one command may take when the model does not say, and at most.
     pub timeout: Duration,
+    /// Where programs are found, as in `PATH`.
+    pub path: Arc<str>,
+    /// Helpers that wait for an order.
+    pub helpers: Arc<Helpers>,
 }
 
 /// What to start.
@@ -45,6 +58,10 @@ pub struct SpawnOrder {
     pub workdir: Arc<OwnedFd>,
     /// See [`ShellPolicy::allow`]; used for [`Program::Bash`] only.
     pub allow: Arc<[String]>,
+    /// See [`ShellPolicy::path`].
+    pub path: Arc<str>,
+    /// Where its helper comes from.
+    pub helpers: Arc<Helpers>,
     /// From the start of the command to its kill.
     pub timeout: Duration,
     /// How much output is kept (bytes): the first half from its head, the second half from its tail.
@@ -79,15 +96,4 @@ pub enum End {
     Refused(String),
     /// Nothing was run, or its end is not known: a fault of the machine, in words.
     Failed(String),
-}
-
-/// Runs one command to its end, whatever happens: a cancel or the deadline kills the tree and returns what was written so far.
-pub async fn run(order: SpawnOrder, cancel: &Cancel, deadline: Instant) -> Finished {
-    let _ = (order, cancel, deadline);
-    Finished { output: Vec::new(), output_bytes: 0, cut: None, end: End::Failed("not built yet".to_owned()) }
-}
-
-/// The helper process: `gantry __exec`.
-pub fn helper_main() -> u8 {
-    1
 }

@@ -22,6 +22,8 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Work, ToolError> {
         program: Program::Bash { command: command.to_owned() },
         workdir: Arc::new(workdir),
         allow: context.shell.allow.clone(),
+        path: context.shell.path.clone(),
+        helpers: context.shell.helpers.clone(),
         timeout: asked.min(context.shell.timeout),
         output_bytes_max: limits::TOOL_OUTPUT_BYTES_MAX,
     }))

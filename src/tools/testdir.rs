@@ -1,6 +1,7 @@
 //! A directory for one test, in memory where possible, gone with the test.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Context, Workdir};
@@ -45,7 +46,12 @@ impl TestDir {
         Context {
             workdir: self.workdir(),
             skills_root: self.root.join(".claude/skills"),
-            shell: ShellPolicy { allow: ["git".to_owned()].into(), timeout: std::time::Duration::from_secs(10) },
+            shell: ShellPolicy {
+                allow: ["git".to_owned()].into(),
+                timeout: std::time::Duration::from_secs(10),
+                path: "/usr/bin:/bin".into(),
+                helpers: Arc::default(),
+            },
             stash: Stash::new(1_000_000),
         }
     }

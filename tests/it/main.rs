@@ -12,5 +12,7 @@ mod endings;
 mod gantry;
 mod provider;
 mod rendered;
+mod shell;
+mod shell_cases;
 mod stream;
 mod tools;
