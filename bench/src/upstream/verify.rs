@@ -59,9 +59,13 @@ fn anthropic(body: &Value) -> Vec<String> {
             match block["type"].as_str().unwrap_or_default() {
                 "text" if block["text"].as_str().is_none_or(|t| t.trim().is_empty()) => say("a text block is blank"),
                 "thinking" if block["signature"].as_str().is_none_or(str::is_empty) => say("thinking.signature: field required"),
-                "tool_use" if !block["input"].is_object() => say("tool_use.input is no object"),
-                "tool_use" if !name_fits(block["name"].as_str().unwrap_or_default()) => {
-                    say("tool_use.name has letters that are not allowed")
+                "tool_use" => {
+                    if !block["input"].is_object() {
+                        say("tool_use.input is no object");
+                    }
+                    if !name_fits(block["name"].as_str().unwrap_or_default()) {
+                        say("tool_use.name has letters that are not allowed");
+                    }
                 }
                 _ => {}
             }
