@@ -47,14 +47,14 @@ pub fn parse(text: &str) -> Result<Vec<Turn>, String> {
         .collect()
 }
 
-/// A model that reads the same file again and again, and then answers: `turns` model calls in all.
+/// A model that reads the same file again and again, and then answers: `turns` model calls in all, and then from the start for
+/// the next run.
 pub fn read_loop(wire: Wire, turns: usize, path: &str) -> Script {
     let args = serde_json::json!({ "path": path }).to_string();
     let call = move |n: usize| Turn::new().call_with_id(&format!("toolu_{n:06}"), "read_file", &args).on(wire);
-    let answer = Turn::new().text("Done.").on(wire);
     let mut answers: Vec<_> = (0..turns.saturating_sub(1)).map(call).collect();
-    answers.push(answer);
-    Script::answers(answers)
+    answers.push(Turn::new().text("Done.").on(wire));
+    Script::by(move |n, _| answers[n % answers.len()].clone())
 }
 
 #[cfg(test)]
