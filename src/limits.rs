@@ -17,6 +17,8 @@ pub const RESULT_BYTES_MAX: usize = 32 * KIB;
 pub const RESULT_LINE_BYTES_MAX: usize = 2 * KIB;
 /// What `read_file` reads at once (bytes); more than the contract's cut, so that the stash has more than the model.
 pub const READ_BYTES_MAX: usize = TOOL_OUTPUT_BYTES_MAX - KIB;
+/// The largest file that is read on the core when the kernel has it in memory (bytes): copying it takes some ten microseconds.
+pub const READ_CACHED_BYTES_MAX: usize = 64 * KIB;
 /// Files that `edit_file` takes (bytes).
 pub const EDIT_BYTES_MAX: usize = 16 * MIB;
 /// Lines that `edit_file` shows of what it wrote.

@@ -82,6 +82,8 @@ pub struct Tool {
     pub schema: &'static str,
     /// Does the work. Runs on a worker and may block.
     pub run: fn(&Context, &Args) -> Result<Work, ToolError>,
+    /// Does the work on the core when it cannot block, or says that it might; then a worker does it.
+    pub run_cached: Option<fn(&Context, &Args) -> Option<Result<Work, ToolError>>>,
 }
 
 macro_rules! tool {
@@ -93,13 +95,14 @@ macro_rules! tool {
             description: include_str!(concat!(stringify!($name), ".md")).trim_ascii(),
             schema: include_str!(concat!(stringify!($name), ".json")).trim_ascii(),
             run: $name::run,
+            run_cached: None,
         }
     };
 }
 
 /// Every tool, in the order in which the model is told of them.
 pub static TOOLS: &[Tool] = &[
-    tool!(read_file, Base, Exact),
+    Tool { run_cached: Some(read_file::run_cached), ..tool!(read_file, Base, Exact) },
     tool!(list_files, Base, Exact),
     tool!(find_files, Base, Exact),
     tool!(grep, Base, Exact),

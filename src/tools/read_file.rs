@@ -1,6 +1,5 @@
 //! `read_file`: a file's text, or a range of its lines.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use super::{Args, Context, ToolError, Work};
@@ -28,10 +27,21 @@ static KINDS: &[(&[u8], &str)] = &[
 pub(super) fn run(context: &Context, args: &Args) -> Result<Work, ToolError> {
     let path = args.str("path").unwrap_or_default();
     let file = context.workdir.open_file(path).map_err(|e| e.at(path))?;
+    let bytes = file.metadata().map_err(|e| ToolError::Io(format!("{path}: {e}")))?.len();
+    answer(BufReader::with_capacity(SNIFF_BYTES, file), bytes, args)
+}
+
+/// The same for a small file that the kernel has in memory, without ever waiting for a disk; nothing when it would have to.
+pub(super) fn run_cached(context: &Context, args: &Args) -> Option<Result<Work, ToolError>> {
+    let content = context.workdir.read_cached(args.str("path")?, limits::READ_CACHED_BYTES_MAX)?;
+    Some(answer(content.as_slice(), content.len() as u64, args))
+}
+
+fn answer(mut reader: impl BufRead, bytes: u64, args: &Args) -> Result<Work, ToolError> {
+    let path = args.str("path").unwrap_or_default();
     let io = |e: std::io::Error| ToolError::Io(format!("{path}: {e}"));
-    let bytes = file.metadata().map_err(io)?.len();
-    let mut reader = BufReader::with_capacity(SNIFF_BYTES, file);
-    if let Some(kind) = binary_kind(reader.fill_buf().map_err(io)?) {
+    let front = reader.fill_buf().map_err(io)?;
+    if let Some(kind) = binary_kind(&front[..front.len().min(SNIFF_BYTES)]) {
         return Ok(format!("{path} is a binary file ({kind}, {bytes} bytes); its content is not shown.").into());
     }
     let (start, end) = (args.int("start_line"), args.int("end_line"));
@@ -46,7 +56,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Work, ToolError> {
 }
 
 /// A file in `/proc` states no size, so the bound holds while reading, too.
-fn whole(reader: BufReader<File>, bytes: u64) -> std::io::Result<Work> {
+fn whole(reader: impl BufRead, bytes: u64) -> std::io::Result<Work> {
     let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(limits::READ_BYTES_MAX));
     reader.take(limits::READ_BYTES_MAX as u64).read_to_end(&mut out)?;
     if bytes > out.len() as u64 && out.len() == limits::READ_BYTES_MAX {
@@ -58,7 +68,7 @@ fn whole(reader: BufReader<File>, bytes: u64) -> std::io::Result<Work> {
     Ok(Work::Done(out))
 }
 
-fn range(mut reader: BufReader<File>, start: u64, end: u64) -> std::io::Result<Work> {
+fn range(mut reader: impl BufRead, start: u64, end: u64) -> std::io::Result<Work> {
     let mut out = Vec::new();
     let mut line = 0u64;
     let mut skipped = Vec::new();
@@ -82,7 +92,7 @@ fn range(mut reader: BufReader<File>, start: u64, end: u64) -> std::io::Result<W
 }
 
 /// One line with its end, of which at most a bound is kept; the whole line is consumed.
-fn read_line(reader: &mut BufReader<File>, out: &mut Vec<u8>) -> std::io::Result<usize> {
+fn read_line(reader: &mut impl BufRead, out: &mut Vec<u8>) -> std::io::Result<usize> {
     let mut read = 0;
     loop {
         let buffer = reader.fill_buf()?;
@@ -117,9 +127,35 @@ mod tests {
 
     fn read(dir: &TestDir, args: &str) -> Result<String, ToolError> {
         let args = Args::parse(args, include_str!("read_file.json")).unwrap();
-        match run(&dir.context(), &args)? {
+        let context = dir.context();
+        let slow = text(run(&context, &args));
+        if let Some(quick) = run_cached(&context, &args) {
+            assert_eq!(text(quick), slow, "both ways give the same");
+        }
+        slow
+    }
+
+    fn text(work: Result<Work, ToolError>) -> Result<String, ToolError> {
+        match work? {
             Work::Done(bytes) => Ok(String::from_utf8(bytes).unwrap()),
             Work::Spawn(_) => panic!("read_file starts nothing"),
+        }
+    }
+
+    #[test]
+    fn a_file_in_memory_is_read_without_a_worker_and_anything_else_is_not() {
+        let dir = TestDir::new();
+        dir.write("warm", "text\n");
+        dir.write("empty", "");
+        dir.write("large", vec![b'x'; limits::READ_CACHED_BYTES_MAX + 1]);
+        let context = dir.context();
+        let quick = |path: &str| {
+            let args = serde_json::json!({ "path": path }).to_string();
+            run_cached(&context, &Args::parse(&args, include_str!("read_file.json")).unwrap()).is_some()
+        };
+        assert!(quick("warm"));
+        for path in ["empty", "large", "absent", ".", "../app/warm", "/etc/passwd"] {
+            assert!(!quick(path), "{path}");
         }
     }
 
