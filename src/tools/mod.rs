@@ -68,6 +68,9 @@ impl Fidelity {
     }
 }
 
+/// See [`Tool::run_cached`].
+pub type RunCached = fn(&Context, &Args) -> Option<Result<Work, ToolError>>;
+
 /// One tool.
 pub struct Tool {
     /// Its name.
@@ -83,7 +86,7 @@ pub struct Tool {
     /// Does the work. Runs on a worker and may block.
     pub run: fn(&Context, &Args) -> Result<Work, ToolError>,
     /// Does the work on the core when it cannot block, or says that it might; then a worker does it.
-    pub run_cached: Option<fn(&Context, &Args) -> Option<Result<Work, ToolError>>>,
+    pub run_cached: Option<RunCached>,
 }
 
 macro_rules! tool {
