@@ -41,6 +41,10 @@ pub const STASH_BYTES_MAX: usize = 32 * MIB;
 pub const EVENT_ARGS_BYTES_MAX: usize = 16 * KIB;
 /// The prompt file (bytes). Larger than any model's window; a binary given by mistake is refused early.
 pub const PROMPT_BYTES_MAX: usize = 64 * MIB;
+/// A cassette (bytes): the answers of a long run, many times over.
+pub const CASSETTE_BYTES_MAX: usize = 256 * MIB;
+/// A file of TLS roots (bytes): what systems ship is a quarter of a MiB.
+pub const CERTIFICATES_BYTES_MAX: usize = 16 * MIB;
 /// Default of `--max-turns`: model calls of one pass.
 pub const TURNS_DEFAULT: u32 = 100;
 /// The longest wall clock that can be asked for (ms): ten years. It fits every clock and timer; more is a slip of the unit.

@@ -15,7 +15,7 @@ use super::headers;
 use super::inputs;
 use super::out::print;
 use super::sys;
-use crate::provider::VENDORS;
+use crate::provider::{self, VENDORS};
 use crate::rt;
 
 /// One thing that was looked at.
@@ -59,8 +59,9 @@ fn examine(env: &Env) -> Vec<Check> {
             None => Check { name, ok: false, detail: format!("not in PATH; {without}") },
         });
     }
+    checks.push(Check { name: "TLS roots", ok: true, detail: format!("{} built in", provider::builtin_roots()) });
     if let Some(file) = env.get(env::CERT_FILE) {
-        let fault = inputs::readable(env::CERT_FILE, Path::new(file)).err();
+        let fault = inputs::certificates(env::CERT_FILE, Path::new(file)).err();
         checks.push(Check {
             name: env::CERT_FILE,
             ok: fault.is_none(),

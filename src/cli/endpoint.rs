@@ -48,13 +48,13 @@ pub(super) fn endpoint(model: &ModelSlug, raw: &mut RawArgs, env: &Env, faults: 
             headers.push((name, value));
         }
     }
-    let auth: Vec<&str> = headers.iter().map(|(name, _)| name).filter(|name| headers::is_auth(name)).map(HeaderName::as_str).collect();
-    let key = faults.keep(key(vendor, env, !auth.is_empty())).flatten();
-    let notices = auth.iter().map(|name| Notice {
+    let auth = headers.iter().map(|(name, _)| name).find(|name| headers::is_auth(name));
+    let notices = auth.map(|name| Notice {
         code: "auth_header",
-        message: format!("--header {name} is sent to {} in place of a header with the key", vendor.name),
+        message: format!("--header {name} goes to {} in place of the key, which is not sent", vendor.name),
     });
-    let notices = notices.collect();
+    let notices = Vec::from_iter(notices);
+    let key = if auth.is_some() { None } else { faults.keep(key(vendor, env)).flatten() };
     let base_url = faults.keep(base_url(vendor, raw.base_url.as_deref(), env)).flatten();
     let tls = match &base_url {
         Some(url) if url.scheme_str() == Some("https") => tls_roots(env, faults),
@@ -67,15 +67,14 @@ fn header(variable: &str, text: &str) -> Result<HeaderValue, Fault> {
     headers::sensitive(text).map_err(|what| Fault::new(variable, format!("the value {what}")))
 }
 
-/// The key of a vendor. `replaced`: a header of the user's carries it instead.
-fn key(vendor: &Vendor, env: &Env, replaced: bool) -> Result<Option<Secret>, Fault> {
+fn key(vendor: &Vendor, env: &Env) -> Result<Option<Secret>, Fault> {
     let Some(variable) = vendor.key_var else { return Ok(None) };
     match env.text(variable)? {
         Some(key) => match headers::check(key) {
             Ok(()) => Ok(Some(Secret::new(key))),
             Err(what) => Err(Fault::new(variable, format!("the key {what}"))),
         },
-        None if vendor.key_required && !replaced => {
+        None if vendor.key_required => {
             Err(Fault::new("", format!("{variable} not set: export it with your {} key, or choose another provider", vendor.name)))
         }
         None => Ok(None),
@@ -127,7 +126,7 @@ pub(super) fn http_url(subject: &str, text: &str) -> Result<Uri, Fault> {
 
 fn tls_roots(env: &Env, faults: &mut Faults) -> TlsRoots {
     let cert_file = env.get(env::CERT_FILE).map(std::path::PathBuf::from);
-    let cert_file = cert_file.filter(|path| faults.keep(inputs::readable(env::CERT_FILE, path)).is_some());
+    let cert_file = cert_file.filter(|path| faults.keep(inputs::certificates(env::CERT_FILE, path)).is_some());
     let mut cert_dirs = env.paths(env::CERT_DIR);
     cert_dirs.retain(|path| faults.keep(inputs::directory(env::CERT_DIR, path)).is_some());
     TlsRoots { cert_file, cert_dirs }

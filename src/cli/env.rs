@@ -27,7 +27,7 @@ pub(super) const CERT_DIR: &str = "SSL_CERT_DIR";
 /// Variables of our own and of the system.
 pub(super) static VARIABLES: &[Variable] = &[
     Variable { name: DRIVER, doc: "The core's driver: `auto` (io_uring where the kernel grants it, else epoll), `uring` or `epoll`." },
-    Variable { name: PATH, doc: "Where the programs of the shell tool are found." },
+    Variable { name: PATH, doc: "Where the programs of the shell tool are found; directories in the workdir are passed over." },
     Variable { name: CERT_DIR, doc: "Directories of PEM files with further TLS roots, separated by colons." },
     Variable { name: CERT_FILE, doc: "A PEM file with further TLS roots." },
 ];

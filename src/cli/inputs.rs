@@ -32,11 +32,12 @@ pub(super) fn directory(flag: &str, path: &Path) -> Result<PathBuf, Fault> {
     Ok(canonical)
 }
 
-/// Makes sure that a regular file can be read.
-pub(super) fn readable(subject: &str, path: &Path) -> Result<(), Fault> {
-    match sys::open_regular(path) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Fault::new(subject, format!("{}: {error}; give a file that can be read", shown(path)))),
+/// Makes sure that a file holds certificates. Which of them are good is judged when one is needed.
+pub(super) fn certificates(subject: &str, path: &Path) -> Result<(), Fault> {
+    let bytes = whole_file(subject, path, limits::CERTIFICATES_BYTES_MAX)?;
+    match memchr::memmem::find(&bytes, b"-----BEGIN CERTIFICATE-----") {
+        Some(_) => Ok(()),
+        None => Err(Fault::new(subject, format!("{} holds no certificate in PEM; give a file that does", shown(path)))),
     }
 }
 
@@ -50,29 +51,38 @@ pub(super) fn writable(flag: &str, path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// The text of a file that holds a prompt.
-pub(super) fn text_file(flag: &str, path: &Path) -> Result<String, Fault> {
-    let fault = |error: io::Error| Fault::new(flag, format!("{}: {error}; give a text file that can be read", shown(path)));
+/// The text of a file.
+pub(super) fn text_file(flag: &str, path: &Path, bytes_max: usize) -> Result<String, Fault> {
+    let bytes = whole_file(flag, path, bytes_max)?;
+    text(bytes).map_err(|what| Fault::new(flag, format!("{} {what}", shown(path))))
+}
+
+/// The bytes of a regular file. One that is too large is refused before it is read, one that grows meanwhile after.
+fn whole_file(subject: &str, path: &Path, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+    let fault = |error: io::Error| Fault::new(subject, format!("{}: {error}; give a file that can be read", shown(path)));
     let file = sys::open_regular(path).map_err(fault)?;
-    let size = file.metadata().map_err(fault)?.len();
-    // A file that is too large is refused before it is read; one that grows meanwhile, after.
+    let size = usize::try_from(file.metadata().map_err(fault)?.len()).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
-    if size <= limits::PROMPT_BYTES_MAX as u64 {
-        bytes.reserve_exact(size as usize + 1);
-        file.take(limits::PROMPT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if size <= bytes_max {
+        bytes.reserve_exact(size + 1);
+        file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
     }
-    let size = size.max(bytes.len() as u64);
-    prompt_text(bytes, size).map_err(|what| Fault::new(flag, format!("{} {what}", shown(path))))
+    if size.max(bytes.len()) > bytes_max {
+        return Err(Fault::new(subject, format!("{} {}", shown(path), too_large(bytes_max))));
+    }
+    Ok(bytes)
+}
+
+fn too_large(bytes_max: usize) -> String {
+    format!("is larger than {} MiB; give less", bytes_max / limits::MIB)
 }
 
 /// The prompt from stdin, to its end, unless the deadline or a signal comes first.
 pub(super) fn text_stdin(deadline: Instant, signals: Option<&Signals>) -> Result<String, Fault> {
     let fault = |what: String| Fault::new("--prompt-file", format!("stdin {what}"));
     match sys::read_to_end(io::stdin(), limits::PROMPT_BYTES_MAX, deadline, signals) {
-        Ok(sys::Input::Whole(bytes)) => {
-            let size = bytes.len() as u64;
-            prompt_text(bytes, size).map_err(fault)
-        }
+        Ok(sys::Input::Whole(bytes)) if bytes.len() > limits::PROMPT_BYTES_MAX => Err(fault(too_large(limits::PROMPT_BYTES_MAX))),
+        Ok(sys::Input::Whole(bytes)) => text(bytes).map_err(fault),
         Ok(sys::Input::Late) => {
             let fault = fault("did not end within --timeout-ms; close it after the prompt".into());
             Err(Fault { stop: Stop::Deadline, ..fault })
@@ -87,10 +97,8 @@ pub(super) fn deadline(started: Instant, timeout_ms: u64) -> Instant {
     started.checked_add(Duration::from_millis(timeout_ms)).expect("TIMEOUT_MS_MAX is far below the end of the clock")
 }
 
-fn prompt_text(bytes: Vec<u8>, size: u64) -> Result<String, String> {
-    if size > limits::PROMPT_BYTES_MAX as u64 {
-        return Err(format!("is larger than {} MiB; give less, the tools can read files", limits::PROMPT_BYTES_MAX / limits::MIB));
-    }
+/// Text in UTF-8 that says something.
+fn text(bytes: Vec<u8>) -> Result<String, String> {
     if let Some(at) = memchr::memchr(0, &bytes) {
         return Err(format!("is not text: there is a NUL at byte {at}; give UTF-8 text"));
     }
@@ -126,10 +134,10 @@ mod tests {
             (dir.file("binary", b"\x7fELF\0\0"), "NUL at byte 4"),
             (huge, "larger than 64 MiB"),
         ] {
-            let fault = text_file("--prompt-file", &path).expect_err(what).to_string();
+            let fault = text_file("--prompt-file", &path, limits::PROMPT_BYTES_MAX).expect_err(what).to_string();
             assert!(fault.starts_with("--prompt-file: ") && fault.contains(what), "{fault}");
         }
-        assert_eq!(text_file("--prompt-file", &dir.file("good", "é\r\n".as_bytes())).expect("text"), "é\r\n");
+        assert_eq!(text_file("--prompt-file", &dir.file("good", "é\r\n".as_bytes()), 4).expect("text"), "é\r\n");
     }
 
     #[test]
@@ -149,6 +157,16 @@ mod tests {
         {
             let fault = workdir(&path).expect_err(what).to_string();
             assert!(fault.contains(what), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_certificates_holds_one() {
+        let dir = Scratch::new("certificates");
+        let good = dir.file("good.pem", b"# ours\n-----BEGIN CERTIFICATE-----\n");
+        assert_eq!(certificates("SSL_CERT_FILE", &good), Ok(()));
+        for bad in [dir.file("key.pem", b"-----BEGIN PRIVATE KEY-----\n"), dir.file("empty", b""), dir.root().to_owned()] {
+            assert!(certificates("SSL_CERT_FILE", &bad).is_err_and(|fault| fault.subject == "SSL_CERT_FILE"), "{}", bad.display());
         }
     }
 

@@ -27,7 +27,7 @@ mod values;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::env::args;
 pub use self::usage::cli_page;
@@ -127,7 +127,7 @@ fn run_flags(args: &[OsString]) -> Exit {
     // From here on a signal is an event of the run, also while a prompt on stdin is awaited.
     let signals = match Signals::install() {
         Ok(signals) => signals,
-        Err(error) => return refuse(&[Error::internal(format!("signals cannot be handled: {error}"))]),
+        Err(error) => return refuse(&[Error::internal(format!("signals cannot be handled: {error}"))], started),
     };
     let plan = catch_unwind(AssertUnwindSafe(|| {
         let typed = raw::parse(args);
@@ -142,9 +142,9 @@ fn run_flags(args: &[OsString]) -> Exit {
             if args.is_empty() {
                 out::note("gantry is driven by flags; `gantry help` tells them.\n");
             }
-            refuse(&errors)
+            refuse(&errors, started)
         }
-        Err(_) => refuse(&[Error::internal("reading the command line panicked; stderr has the place")]),
+        Err(_) => refuse(&[Error::internal("reading the command line panicked; stderr has the place")], started),
     }
 }
 
@@ -167,9 +167,9 @@ fn answer(asked: Asked) -> &'static str {
 }
 
 /// Tells why there is no run: an `error` a fault, then `result`, without a `start`.
-fn refuse(errors: &[Error]) -> Exit {
+fn refuse(errors: &[Error], started: Instant) -> Exit {
     let stop = errors.iter().map(|error| error.stop).find(|stop| *stop != Stop::Config).unwrap_or(Stop::Config);
-    let Ok(sink) = Sink::stdout() else { return stop.exit() };
+    let Ok(sink) = Sink::stdout().map(|sink| sink.since(started)) else { return stop.exit() };
     for error in errors {
         sink.emit(&Event::Error {
             kind: error.kind,

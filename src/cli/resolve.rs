@@ -1,6 +1,8 @@
 //! From what was typed to what is meant: names are looked up, files opened and read, and everything that is wrong is told at once.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use super::fault::{Fault, Faults, choices, shown};
 use super::inputs;
 use super::raw::{RawArgs, Typed};
 use crate::limits;
-use crate::provider::{ModelSlug, Replay};
+use crate::provider::{ModelSlug, Recorder, Replay};
 use crate::rt::{DriverChoice, Signals};
 use crate::run::plan::{RunPlan, SHELL_ALLOW_DEFAULT};
 use crate::tools::ToolSet;
@@ -27,23 +29,24 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
     let endpoint = model.as_ref().map(|model| endpoint(model, &mut raw, env, &mut faults));
     let workdir = raw.workdir.as_deref().and_then(|path| faults.keep(inputs::workdir(path)));
     let skills_dir = skills_dir(&raw, workdir.as_ref().map(|(path, _)| path.as_path()), &mut faults);
-    let system = raw.system_file.as_deref().and_then(|path| faults.keep(inputs::text_file("--system-file", path)));
+    let system =
+        raw.system_file.as_deref().and_then(|path| faults.keep(inputs::text_file("--system-file", path, limits::PROMPT_BYTES_MAX)));
     let driver = faults.keep(driver(env));
     let tools = tools(&raw.tools, &mut faults);
     let replay = faults.keep(replay(model.as_ref()));
-    if let Some(path) = &raw.record {
-        faults.keep(inputs::writable("--record", path));
-    }
+    let record = raw.record.as_deref().and_then(|path| faults.keep(recordable(path, model.as_ref())));
     let timeout_ms = raw.timeout_ms.unwrap_or(limits::TIMEOUT_MS_MAX);
     let prompt = match raw.prompt_file.as_deref() {
         Some(path) if path == OsStr::new("-") && !faults.is_empty() => None,
         Some(path) if path == OsStr::new("-") => faults.keep(inputs::text_stdin(inputs::deadline(started, timeout_ms), signals)),
-        Some(path) => faults.keep(inputs::text_file("--prompt-file", path)),
+        Some(path) => faults.keep(inputs::text_file("--prompt-file", path, limits::PROMPT_BYTES_MAX)),
         None => None,
     };
     if !faults.is_empty() {
         return Err(faults.into_vec());
     }
+    // Last, since it empties a file that may be there.
+    let record = record.map(record_to).transpose().map_err(|fault| vec![fault])?;
     let endpoint = endpoint.expect(SET);
     let (workdir, workdir_fd) = workdir.expect(SET);
     let shell_path = shell_path(env, &workdir);
@@ -65,7 +68,7 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
         connect_timeout: Duration::from_millis(limits::CONNECT_TIMEOUT_MS),
         idle_timeout: Duration::from_millis(raw.idle_timeout_ms.unwrap_or(limits::IDLE_TIMEOUT_MS_DEFAULT)),
         driver: driver.expect(SET),
-        record: raw.record,
+        record,
         max_output_tokens: raw.max_output_tokens,
         temperature: raw.temperature,
         effort: raw.effort,
@@ -84,17 +87,32 @@ pub(super) fn resolve(typed: Typed, env: &Env, started: Instant, signals: Option
 const SET: &str = "whatever left it unset was kept as a fault";
 
 fn tools(words: &[String], faults: &mut Faults) -> Option<ToolSet> {
-    let found = ToolSet::resolve(words).map_err(|texts| texts.into_iter().map(|text| Fault::new("--tool", text)).collect::<Vec<_>>());
-    match found {
-        Ok(set) => Some(set),
-        Err(all) => all.into_iter().find_map(|fault| faults.keep(Err(fault))),
-    }
+    let wrong = |texts: Vec<String>| texts.into_iter().for_each(|text| faults.push(Fault::new("--tool", text)));
+    ToolSet::resolve(words).map_err(wrong).ok()
 }
 
 /// The cassette, when the model is one.
 fn replay(model: Option<&ModelSlug>) -> Result<Option<Replay>, Fault> {
-    let recorded = model.filter(|model| model.vendor.wire.is_none());
-    recorded.map(|model| Replay::open(&model.model).map_err(|text| Fault::new("--model", text))).transpose()
+    let Some(ModelSlug { model: name, .. }) = model.filter(|model| model.vendor.wire.is_none()) else { return Ok(None) };
+    let text = match Replay::built_in(name) {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(inputs::text_file("--model", Path::new(name), limits::CASSETTE_BYTES_MAX)?),
+    };
+    Replay::parse(&text, name).map(Some).map_err(|text| Fault::new("--model", text))
+}
+
+/// Where a cassette can be written, if there is anything to record.
+fn recordable<'a>(path: &'a Path, model: Option<&ModelSlug>) -> Result<&'a Path, Fault> {
+    match model {
+        Some(model) if model.vendor.wire.is_none() => {
+            Err(Fault::new("--record", format!("{}/ answers from a recording; leave --record out", model.vendor.name)))
+        }
+        _ => inputs::writable("--record", path).map(|()| path),
+    }
+}
+
+fn record_to(path: &Path) -> Result<File, Fault> {
+    Recorder::create(path).map_err(|error| Fault::new("--record", format!("{}: {error}; name a file that can be written", shown(path))))
 }
 
 fn driver(env: &Env) -> Result<DriverChoice, Fault> {
@@ -336,6 +354,8 @@ mod tests {
     fn a_header_of_the_users_takes_the_place_of_the_key_and_that_is_said() {
         let plan = Line::new("auth").env("ANTHROPIC_API_KEY", "").add("header", "Authorization: Bearer t").plan().expect("right");
         assert!(plan.key.is_none());
+        let both = Line::new("auth-both").add("header", "x-api-key: t").plan().expect("right");
+        assert!(both.key.is_none(), "only one of them is sent");
         assert_eq!(plan.notices.len(), 1);
         assert!(plan.notices[0].message.contains("authorization") && !plan.notices[0].message.contains("Bearer"));
     }
@@ -368,9 +388,24 @@ mod tests {
         let blank = line.dir.file("blank", b"\n");
         assert!(line.add("system-file", blank).fault().starts_with("--system-file: "));
         assert!(Line::new("record").add("record", "/no/such/folder/c").fault().starts_with("--record: "));
+        assert!(Line::new("replayed").set("model", "replay/demo").add("record", "/dev/shm/c").fault().starts_with("--record: replay/"));
+        assert!(Line::new("cassette").set("model", "replay//no/such/file").fault().starts_with("--model: '/no/such/file': No such"));
+        assert!(Line::new("tools").add("tool", "red_file").fault().starts_with("--tool: "));
         assert!(Line::new("cert").env("SSL_CERT_FILE", "/no/such/file").fault().starts_with("SSL_CERT_FILE: "));
         // Over plain http no root is needed.
         assert!(Line::new("cert-unused").set("model", "local/m").env("SSL_CERT_FILE", "/no/such/file").plan().is_ok());
+    }
+
+    #[test]
+    fn a_cassette_that_is_there_is_emptied_only_when_nothing_is_wrong() {
+        let line = Line::new("kept");
+        let old = line.dir.file("old", b"an old cassette");
+        let line = line.add("record", &old).set("max-tokens", "0");
+        line.fault();
+        assert_eq!(std::fs::read(&old).expect("still there"), b"an old cassette");
+        let line = line.set("max-tokens", "5");
+        assert!(line.plan().expect("right").record.is_some());
+        assert_eq!(std::fs::read(&old).expect("still there"), b"");
     }
 
     #[test]

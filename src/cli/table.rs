@@ -7,6 +7,7 @@ use super::values::{add, fraction, name, path, program, put, text, whole};
 use crate::limits;
 use crate::provider::{Effort, VENDORS};
 use crate::run::plan::{MODES, SHELL_ALLOW_DEFAULT};
+use crate::tools::{self, TOOLS};
 
 /// The flags.
 pub(super) static FLAGS: &[Flag] = &[
@@ -40,8 +41,8 @@ pub(super) static FLAGS: &[Flag] = &[
         group: Group::Model,
         complete: Complete::Nothing,
         short: "One more header for every request to the provider.",
-        long_doc: "Wins over a header of gantry's own, the one with the key included. Values are never shown and never recorded. \
-                   Headers that frame the request (Host, Content-Length, …) are refused.",
+        long_doc: "Authorization or X-Api-Key takes the place of the key, which is then neither needed nor sent. Values are never \
+                   shown and never recorded. Headers that frame the request (Host, Content-Length, …) are refused.",
         default: None,
         set: |raw, value| add_header(&mut raw.headers, value),
     },
@@ -75,8 +76,10 @@ pub(super) static FLAGS: &[Flag] = &[
         group: Group::Limits,
         complete: Complete::Nothing,
         short: "The most output tokens of one model call.",
-        long_doc: "The rest of the budget bounds it further. Without it the provider's row decides.",
-        default: None,
+        long_doc: "The rest of the budget bounds it further.",
+        default: Some(|| {
+            format!("{} at Anthropic, whose wire wants a number; elsewhere the provider's own", limits::OUTPUT_TOKENS_DEFAULT)
+        }),
         set: |raw, value| put(&mut raw.max_output_tokens, whole(value, 1..=u64::MAX)),
     },
     Flag {
@@ -217,7 +220,7 @@ pub(super) static FLAGS: &[Flag] = &[
         value: "NAME",
         need: Need::Repeatable,
         group: Group::Tools,
-        complete: Complete::Nothing,
+        complete: Complete::Words(tool_words),
         short: "Offer the model only the tools named; +NAME adds to the default set instead.",
         long_doc: "Tools that change files are off unless named: --tool +write_file.",
         default: Some(|| "all tools that only read, and shell".into()),
@@ -235,6 +238,15 @@ pub(super) static FLAGS: &[Flag] = &[
         set: |raw, value| put(&mut raw.workdir, path(value)),
     },
 ];
+
+/// What `--tool` takes: each tool alone, and those that are off by default also as an addition.
+fn tool_words() -> Vec<String> {
+    let named = |group: tools::Group| TOOLS.iter().filter(move |tool| tool.group == group).map(|tool| tool.name);
+    named(tools::Group::Base)
+        .map(String::from)
+        .chain(named(tools::Group::OptIn).flat_map(|name| [name.into(), format!("+{name}")]))
+        .collect()
+}
 
 fn mode(text: String) -> Result<crate::run::plan::Mode, String> {
     let names: Vec<&str> = MODES.iter().map(|row| row.name).collect();

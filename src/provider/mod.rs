@@ -30,7 +30,7 @@ pub use call::{Answer, Call, RetryNote, Session, Transport};
 pub use cassette::{CallKey, Recorder, Replay};
 pub use client::{Client, ClientSetup};
 pub use error::{Class, ProviderError};
-pub use tls::TlsRoots;
+pub use tls::{TlsRoots, builtin_roots};
 pub use types::{
     Block, Codec, Decoder, Effort, Prefix, Progress, Reply, Tail, ToolCall, ToolChoice, ToolResult, ToolSchema, TurnStop, Usage, Wire,
     estimate_tokens,

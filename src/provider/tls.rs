@@ -25,6 +25,11 @@ pub struct TlsRoots {
     pub cert_dirs: Vec<PathBuf>,
 }
 
+/// How many roots are built in.
+pub fn builtin_roots() -> usize {
+    webpki_roots::TLS_SERVER_ROOTS.len()
+}
+
 /// The client's side of TLS, made at the first connection.
 pub(super) struct Tls {
     roots: TlsRoots,

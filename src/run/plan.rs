@@ -1,6 +1,7 @@
 //! What a run needs, as meant and checked: every file read, every name known, so that nothing here can fail as configuration
 //! after `start`.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -77,7 +78,8 @@ pub struct RunPlan {
 
     /// `--model`.
     pub model: ModelSlug,
-    /// The key of the provider, if one is set; where none is, the vendor's `key_default` is sent. Fit for a header as it is.
+    /// The key of the provider, fit for a header as it is. None where none is set, and then the vendor's `key_default` is sent,
+    /// and where a header of the user's takes its place.
     pub key: Option<Secret>,
     /// Where the provider answers: `http` or `https`, with a host, without user, query or fragment. None where nothing is called.
     pub base_url: Option<Uri>,
@@ -92,8 +94,8 @@ pub struct RunPlan {
     pub idle_timeout: Duration,
     /// `GANTRY_DRIVER`.
     pub driver: DriverChoice,
-    /// `--record`: the cassette to write.
-    pub record: Option<PathBuf>,
+    /// `--record`: the cassette to write, opened and emptied.
+    pub record: Option<File>,
     /// `--max-output-tokens` of one model call.
     pub max_output_tokens: Option<u64>,
     /// `--effort`.

@@ -57,12 +57,12 @@ fn session(plan: &mut super::RunPlan, agent: &str) -> Result<Session, Error> {
     }
     let wire = vendor.wire.expect("a vendor without a wire is a cassette");
     let key = plan.key.take().or_else(|| vendor.key_default.map(Secret::new));
-    let recorder = plan.record.as_deref().map(|path| {
+    let recorder = plan.record.take().map(|file| {
         let header_values = plan.headers.iter().filter_map(|(_, value)| value.to_str().ok()).map(Secret::new);
         let secrets = key.iter().cloned().chain(header_values).collect();
-        Recorder::create(path).and_then(|file| Recorder::begin(file, wire, secrets))
+        Recorder::begin(file, wire, secrets)
     });
-    let recorder = recorder.transpose().map_err(|e| Error::config(format!("--record: the cassette cannot be written: {e}")))?;
+    let recorder = recorder.transpose().map_err(|e| Error::internal(format!("--record: the cassette cannot be written: {e}")))?;
     let client = Client::new(ClientSetup {
         base_url: plan.base_url.take().expect("a live provider has a base URL"),
         headers: std::mem::take(&mut plan.headers),

@@ -2,52 +2,41 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
+use gantry_bench::upstream::{Script, Turn, Upstream, Wire};
 use serde_json::Value;
 
+use crate::gantry::{BIN, Bed, Done, bare, finish, run};
+
 fn gantry(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    command.args(args).env_clear().stdin(Stdio::null());
+    let mut command = bare();
+    command.args(args);
     command
 }
 
 /// A run whose flags are right but for the prompt, which comes from stdin.
-fn run_on_stdin(timeout_ms: &str) -> Command {
+fn on_stdin(timeout_ms: &str) -> Command {
     let workdir = env!("CARGO_MANIFEST_DIR");
     let args = ["--mode", "single", "--model", "replay/demo", "--workdir", workdir, "--max-tokens", "1000", "--prompt-file", "-"];
     let mut command = gantry(&args);
-    command.args(["--timeout-ms", timeout_ms]);
+    command.args(["--timeout-ms", timeout_ms]).stdin(Stdio::piped());
     command
 }
 
-/// Starts with stdin as a pipe that stays open, and stdout to be read.
-fn start(mut command: Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// The lines of stdout, checked for what holds of every refusal: no `start`, one `result`, at the end, with the exit code.
-fn refusal(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(text.ends_with('\n'), "{text:?}");
-    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let (result, errors) = events.split_last().unwrap();
-    assert!(errors.iter().all(|event| event["event"] == "error"), "{text}");
-    assert_eq!(result["event"], "result");
-    let names = ["ok", "error", "budget", "timeout", "config", "rate_limited"];
-    assert_eq!(result["exit"], names[usize::try_from(output.status.code().unwrap()).unwrap()]);
-    errors.to_vec()
+/// The messages of a run that did not start.
+fn refusal(done: &Done) -> Vec<&str> {
+    assert!(done.stream.all("start").is_empty());
+    done.stream.all("error").iter().map(|error| error["message"].as_str().unwrap()).collect()
 }
 
 #[test]
 fn help_and_version_as_flags_are_configuration_errors_with_words_on_stderr() {
     for (flag, words) in [("--help", "--prompt-file"), ("-h", "--prompt-file"), ("--version", "gantry "), ("-V", "gantry ")] {
-        let output = gantry(&["--mode", "single", flag]).output().unwrap();
-        assert_eq!(output.status.code(), Some(4));
-        assert_eq!(refusal(&output).len(), 1, "the flags that are missing are not told to someone who asks for help");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(words));
+        let done = run(&mut gantry(&["--mode", "single", flag]));
+        assert_eq!((done.code, refusal(&done).len()), (Some(4), 1), "who asks for help is not told what is missing");
+        assert!(done.stderr.contains(words));
     }
 }
 
@@ -71,10 +60,9 @@ fn commands_print_and_exit_0_and_wrong_words_exit_4_with_nothing_on_stdout() {
 
 #[test]
 fn a_misspelt_command_is_told_alone() {
-    let output = gantry(&["docter", "--json"]).output().unwrap();
-    let errors = refusal(&output);
-    assert_eq!(errors.len(), 1);
-    assert!(errors[0]["message"].as_str().unwrap().contains("`gantry doctor`"));
+    let done = run(&mut gantry(&["docter", "--json"]));
+    assert_eq!(done.code, Some(4));
+    assert!(matches!(refusal(&done)[..], [told] if told.contains("`gantry doctor`")));
 }
 
 #[test]
@@ -90,35 +78,62 @@ fn doctor_and_errors_never_show_a_key() {
 #[test]
 fn an_open_stdin_is_not_read_unless_it_is_asked_for() {
     // Would wait for ever if it were read: the other end stays open until the child has ended.
-    let mut child = start(gantry(&["--mode", "single", "--prompt-file", "/no/such/file"]));
+    let bed = Bed::new();
+    let mut child = bed.command("replay/demo").stdin(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
-    let output = child.wait_with_output().unwrap();
+    let done = finish(child, Instant::now());
     drop(held);
-    assert_eq!(output.status.code(), Some(4));
-    assert!(refusal(&output).iter().any(|error| error["message"].as_str().unwrap().contains("/no/such/file")));
+    assert_eq!(done.stream.all("start").len(), 1);
+}
+
+#[test]
+fn a_prompt_on_stdin_is_the_same_as_one_in_a_file() {
+    let bed = Bed::new();
+    let prompt = "Tell me about \u{1F980} and\r\nlines.\n".repeat(10_000);
+    fs::write(bed.beside("prompt.md"), &prompt).unwrap();
+    let bodies = [false, true].map(|through_stdin| {
+        let upstream = Upstream::start(Script::turns(Wire::Anthropic, vec![Turn::new().text("ok")]));
+        let mut command = bed.against(&upstream, Wire::Anthropic);
+        if through_stdin {
+            let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+            let file = bed.beside("prompt.md").into_os_string();
+            let args = args.into_iter().map(|arg| if arg == file { "-".into() } else { arg });
+            let mut other = bare();
+            other.args(args).envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::piped());
+            command = other;
+        }
+        let mut child = command.spawn().unwrap();
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(prompt.as_bytes()).unwrap();
+        }
+        assert_eq!(finish(child, Instant::now()).code, Some(0));
+        upstream.ledger()[0].body.clone()
+    });
+    assert!(bodies[0] == bodies[1] && bodies[0].len() > prompt.len());
 }
 
 #[test]
 fn a_prompt_on_stdin_that_never_ends_is_bounded_by_the_wall_clock() {
-    let mut child = start(run_on_stdin("200"));
+    let mut child = on_stdin("200").spawn().unwrap();
     let mut held = child.stdin.take().unwrap();
     held.write_all(b"half a prompt").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    assert_eq!(refusal(&output).len(), 1);
+    let done = finish(child, Instant::now());
+    drop(held);
+    assert_eq!((done.code, refusal(&done).len()), (Some(3), 1));
+    assert!(done.stream.last()["duration_ms"].as_u64().unwrap() >= 200);
 }
 
 #[test]
 fn a_signal_while_a_prompt_is_awaited_still_ends_with_a_result() {
-    let mut child = start(run_on_stdin("600000"));
+    let mut child = on_stdin("600000").spawn().unwrap();
     let held = child.stdin.take();
     wait_for_handler(&child);
     let killed = Command::new("bash").args(["-c", &format!("kill -TERM {}", child.id())]).status().unwrap();
     assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
+    let done = finish(child, Instant::now());
     drop(held);
-    assert_eq!((output.status.code(), output.status.signal()), (Some(3), None));
-    refusal(&output);
+    assert_eq!((done.code, refusal(&done).len()), (Some(3), 1));
+    assert_eq!(done.stream.last()["stop_reason"], "signal");
 }
 
 /// Returns once the process has a handler of its own for SIGTERM; from then on a signal is an event and not its death.
@@ -129,7 +144,9 @@ fn wait_for_handler(child: &Child) {
         let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
         u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0
     };
+    let begun = Instant::now();
     while !caught() {
+        assert!(begun.elapsed().as_secs() < 60, "the process ended or hangs before it could be signalled");
         std::thread::yield_now();
     }
 }
@@ -137,12 +154,51 @@ fn wait_for_handler(child: &Child) {
 #[test]
 fn an_empty_or_binary_prompt_on_stdin_is_a_configuration_error() {
     for bytes in [&b""[..], b" \n", b"\xff\xfe", b"a\0b"] {
-        let mut child = start(run_on_stdin("600000"));
+        let mut child = on_stdin("600000").spawn().unwrap();
         child.stdin.take().unwrap().write_all(bytes).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(4), "{bytes:?}");
-        assert_eq!(refusal(&output).len(), 1);
+        let done = finish(child, Instant::now());
+        assert_eq!((done.code, refusal(&done).len()), (Some(4), 1), "{bytes:?}");
     }
+}
+
+#[test]
+fn a_cassette_that_is_a_fifo_or_endless_is_refused_and_not_waited_for() {
+    let bed = Bed::new();
+    let fifo = bed.beside("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for path in [fifo.to_str().unwrap(), "/dev/zero"] {
+        let done = run(&mut bed.command(&format!("replay/{path}")));
+        assert!(matches!(refusal(&done)[..], [told] if told.starts_with("--model: ") && told.contains("not a regular file")));
+        let done = run(bed.command("local/m").args(["--record", path]));
+        assert!(matches!(refusal(&done)[..], [told] if told.starts_with("--record: ")));
+    }
+}
+
+#[test]
+fn nothing_in_the_workdir_changes_where_a_key_goes() {
+    let bed = Bed::new();
+    let [ours, theirs] = [(); 2].map(|()| Upstream::start(Script::turns(Wire::Chat, vec![Turn::new().text("ok")])));
+    let url = theirs.base_url();
+    bed.write(".env", format!("OPENAI_BASE_URL={url}/v1\nHTTPS_PROXY={url}\nHTTP_PROXY={url}\n"));
+    bed.write("profile.toml", format!("base_url = \"{url}\"\n")).write(".gantry/config.toml", format!("base_url = \"{url}\"\n"));
+    bed.write(".claude/settings.json", format!("{{\"env\":{{\"OPENAI_BASE_URL\":\"{url}\"}}}}"));
+    let work = bed.work();
+    let done = run(bed.against(&ours, Wire::Chat).current_dir(&work).env("HOME", &work).env("XDG_CONFIG_HOME", &work));
+    assert_eq!((done.code, ours.ledger().len(), theirs.ledger().len()), (Some(0), 1, 0));
+}
+
+#[test]
+fn headers_arrive_and_one_that_takes_the_place_of_the_key_is_told_and_shown_nowhere() {
+    let bed = Bed::new();
+    let upstream = Upstream::start(Script::turns(Wire::Anthropic, vec![Turn::new().text("ok")]));
+    let mut command = bed.against(&upstream, Wire::Anthropic);
+    let done = run(command.args(["--header", "Authorization: Bearer t-hidden", "--header=X-Route: blue"]));
+    assert_eq!(done.code, Some(0));
+    let request = &upstream.ledger()[0];
+    assert_eq!((request.header("authorization"), request.header("x-route")), (Some("Bearer t-hidden"), Some("blue")));
+    assert_eq!(request.header("x-api-key"), None, "the key is not sent beside it");
+    assert_eq!(done.stream.one("warning")["code"], "auth_header");
+    assert!(!format!("{:?}", done.stream.events()).contains("hidden") && !done.stderr.contains("hidden"));
 }
 
 #[test]
@@ -173,17 +229,18 @@ fn bash_reads_the_completion_script_and_offers_flags_values_and_commands() {
 }
 
 #[test]
-fn a_home_a_temp_dir_and_a_path_are_not_needed_and_the_working_directory_may_be_gone() {
-    let gone = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("gone-{}", std::process::id()));
+fn a_home_a_temp_dir_and_a_path_are_not_needed_and_the_current_directory_may_be_gone() {
+    let bed = Bed::new();
+    let gone = bed.beside("gone");
     fs::create_dir(&gone).unwrap();
-    let script = format!("rmdir '{}'; exec '{}' --workdir .", gone.display(), env!("CARGO_BIN_EXE_gantry"));
-    let output = Command::new("/bin/bash")
-        .args(["--norc", "-c", &script])
-        .env_clear()
-        .env("PATH", "/bin:/usr/bin")
-        .current_dir(&gone)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(4));
-    assert!(refusal(&output).iter().any(|error| error["message"].as_str().unwrap().starts_with("--workdir: '.'")));
+    let script = format!("rmdir '{}'; exec \"$0\" \"$@\"", gone.display());
+    for (workdir, code) in [(bed.work().to_str().unwrap(), 0), (".", 4)] {
+        let mut command = Command::new("/bin/bash");
+        command.args(["--norc", "-c", &script, BIN, "--mode", "single", "--model", "replay/demo", "--workdir", workdir]);
+        command.args(["--max-tokens", "100000", "--timeout-ms", "30000", "--prompt-file"]).arg(bed.beside("prompt.md"));
+        command.env_clear().env("HOME", "/no/such/home").env("TMPDIR", "/no/such/tmp").env("LANG", "C").current_dir(&gone);
+        let done = run(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        assert_eq!(done.code, Some(code), "{:?}", done.stream.last());
+        fs::create_dir_all(&gone).unwrap();
+    }
 }

@@ -26,19 +26,6 @@ fn every_fault_is_told_at_once() {
 }
 
 #[test]
-fn help_and_version_as_flags_are_config_errors_and_as_commands_they_are_answers() {
-    for flag in ["--help", "--version"] {
-        let done = run(bare().arg(flag));
-        assert_eq!(done.code, Some(4));
-        assert!(!done.stderr.is_empty());
-    }
-    for command in [&["help"][..], &["version"], &["doctor"], &["doctor", "--json"], &["schema", "events"], &["completions", "bash"]] {
-        let output = bare().args(command).output().unwrap();
-        assert!(output.status.success() && !output.stdout.is_empty(), "{command:?}");
-    }
-}
-
-#[test]
 fn a_bad_prompt_workdir_or_key_is_told_before_anything_starts() {
     let bed = Bed::new();
     let file = |name: &str, content: &[u8]| {

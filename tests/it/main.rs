@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a test may unwrap: its panic is the report")]
 
 mod basics;
+mod cli;
 mod config;
 mod endings;
 mod gantry;
