@@ -78,8 +78,8 @@ struct State {
     /// Length of the buffer up to the last whole line; what lies beyond was left by a panic while formatting.
     whole: usize,
     seq: u64,
-    /// After `result` nothing more is accepted.
-    sealed: bool,
+    /// What `result` said; nothing more is accepted after it.
+    sealed: Option<Stop>,
     /// The reader is gone or the descriptor failed; lines are dropped. A full disk keeps what is pending.
     broken: Option<io::ErrorKind>,
     totals: Totals,
@@ -152,7 +152,7 @@ impl Sink {
         let mut state = self.lock();
         let totals = state.totals;
         state.push(&result_event(stop, &totals, duration_ms, text));
-        state.sealed = true;
+        state.sealed.get_or_insert(stop);
         self.write(state);
     }
 
@@ -181,20 +181,21 @@ impl Sink {
 
     /// Writes a `result` from the folded sums when the core did not: for the warden, right before the process ends.
     ///
-    /// Waits for the lock and then for the reader, within `bound` in all. False when the lock could not be had.
-    pub fn last_resort(&self, stop: Stop, bound: Duration) -> bool {
+    /// Waits for the lock and then for the reader, within `bound` in all. Gives the reason that the stream states, which is the
+    /// core's when it came to its own `result`; nothing when the lock could not be had.
+    pub fn last_resort(&self, stop: Stop, bound: Duration) -> Option<Stop> {
         let until = rt::Clock::now() + bound;
-        let Some(mut state) = self.lock_until(until) else { return false };
-        if !state.sealed {
+        let mut state = self.lock_until(until)?;
+        if state.sealed.is_none() {
             let totals = state.totals;
             state.push(&result_event(stop, &totals, self.elapsed_ms(), None));
-            state.sealed = true;
         }
+        let stated = *state.sealed.get_or_insert(stop);
         loop {
             state.write(self.fd.as_fd());
             let left = until.saturating_duration_since(rt::Clock::now());
             if state.pending() == 0 || state.broken.is_some() || left.is_zero() || !rt::wait_writable(self.fd.as_fd(), left) {
-                return true;
+                return Some(stated);
             }
         }
     }
@@ -254,7 +255,7 @@ impl State {
     }
 
     fn push(&mut self, event: &Event<'_>) {
-        if self.sealed {
+        if self.sealed.is_some() {
             return;
         }
         self.totals.fold(event);
@@ -306,5 +307,74 @@ impl State {
         self.written = 0;
         self.whole = 0;
         self.waiters.drain(..).for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn pair() -> (std::fs::File, Sink) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        (OwnedFd::from(reader).into(), Sink::over(OwnedFd::from(writer)))
+    }
+
+    fn text(sink: &Sink, text: &str) {
+        sink.emit(&Event::AssistantText { role: "single", text });
+    }
+
+    #[test]
+    fn a_panic_while_a_line_is_made_leaves_whole_lines_and_the_result_still_comes() {
+        let (mut reader, sink) = pair();
+        text(&sink, "before");
+        let sink = std::sync::Arc::new(sink);
+        let theirs = sink.clone();
+        let panicked = std::thread::spawn(move || {
+            let mut state = theirs.state.lock().unwrap();
+            state.buffer.extend_from_slice(b"{\"event\":\"half");
+            panic!("in the writer");
+        });
+        assert!(panicked.join().is_err());
+        text(&sink, "after");
+        sink.seal(Stop::Internal, None);
+        drop(sink);
+        let mut all = String::new();
+        reader.read_to_string(&mut all).unwrap();
+        let events: Vec<serde_json::Value> = all.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(events.iter().map(|e| e["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!((&events[1]["text"], &events[2]["event"]), (&"after".into(), &"result".into()));
+    }
+
+    #[test]
+    fn nothing_comes_after_the_result() {
+        let (mut reader, sink) = pair();
+        sink.seal(Stop::Completed, Some("done"));
+        sink.seal(Stop::Internal, None);
+        text(&sink, "late");
+        sink.flush();
+        assert_eq!(sink.last_resort(Stop::Signal, Duration::from_millis(10)), Some(Stop::Completed));
+        drop(sink);
+        let mut all = String::new();
+        reader.read_to_string(&mut all).unwrap();
+        assert_eq!(all.lines().count(), 1, "{all}");
+    }
+
+    #[test]
+    fn a_held_lock_is_given_up_on() {
+        let (_reader, sink) = pair();
+        let _held = sink.state.lock().unwrap();
+        assert_eq!(sink.last_resort(Stop::Signal, Duration::from_millis(20)), None);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_breaks_the_sink_and_nobody_panics() {
+        let (reader, sink) = pair();
+        drop(reader);
+        text(&sink, "into the void");
+        sink.flush();
+        assert_eq!(sink.broken(), Some(io::ErrorKind::BrokenPipe));
+        sink.seal(Stop::Completed, None);
     }
 }

@@ -55,7 +55,6 @@ impl Ward for RunWard {
             (_, Some(Cause::Budget)) => Stop::Budget,
             (_, Some(Cause::Failed) | None) => Stop::Internal,
         };
-        self.sink.last_resort(stop, bound);
-        stop.exit().code()
+        self.sink.last_resort(stop, bound).unwrap_or(stop).exit().code()
     }
 }
