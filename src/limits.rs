@@ -118,6 +118,12 @@ pub const CHECK_CPU_SECONDS_MAX: u64 = 1;
 pub const KILL_MS_MAX: u64 = 3_000;
 /// A line for the shell (bytes). One argument of execve(2) holds 128 KiB, and bash takes the line as one.
 pub const SHELL_COMMAND_BYTES_MAX: usize = 120 * KIB;
+/// A descriptor that is always ready is read or written for so much (bytes), 0.2 ms of copying, before timers get their turn.
+pub const BURST_BYTES_MAX: usize = MIB;
+/// Addresses of one host that are tried; the largest providers publish about eight of each family.
+pub const HOST_ADDRESSES_MAX: usize = 16;
+/// A second signal so soon after the first (ms) is its echo: timeout(1) signals its child, and then its child's group.
+pub const SIGNAL_ECHO_MS: u64 = 50;
 
 const _: () = assert!(CALL_ARGS_BYTES_MAX * 2 <= SSE_LINE_BYTES_MAX);
 const _: () = assert!(CALL_ARGS_BYTES_MAX <= REPLY_BYTES_MAX);

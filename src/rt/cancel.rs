@@ -1,9 +1,7 @@
 //! The one way to end a run from outside, from any thread.
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Why a run is to end.
@@ -24,15 +22,28 @@ pub enum Cause {
 /// A handle to the end of a run. Clones are the same handle; a child ends with its parent, not the other way round.
 #[derive(Clone, Default)]
 pub struct Cancel {
-    inner: Arc<Mutex<State>>,
+    node: Arc<Node>,
 }
 
 #[derive(Default)]
-struct State {
-    cause: Option<Cause>,
-    waiters: BTreeMap<u64, Waker>,
-    next_waiter: u64,
-    children: Vec<Weak<Mutex<State>>>,
+struct Node {
+    cause: OnceLock<Cause>,
+    waiting: Mutex<Vec<Arc<Slot>>>,
+    parent: Option<Cancel>,
+}
+
+/// The waker of one wait. It is listed with the handle and with all its ancestors, since any of them may end the wait.
+#[derive(Default)]
+struct Slot {
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Slot {
+    /// Gives the old waker back, to be dropped when no lock is held: it may be the last of its task, and the end of that task may
+    /// come back here.
+    fn swap(&self, waker: Option<Waker>) -> Option<Waker> {
+        std::mem::replace(&mut *lock(&self.waker), waker)
+    }
 }
 
 impl Cancel {
@@ -41,87 +52,79 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// Cancels, and wakes everyone who waits. The first cause holds.
-    pub fn cancel(&self, cause: Cause) {
-        let (waiters, children) = {
-            let mut state = lock(&self.inner);
-            if state.cause.is_some() {
-                return;
-            }
-            state.cause = Some(cause);
-            (std::mem::take(&mut state.waiters), std::mem::take(&mut state.children))
-        };
-        waiters.into_values().for_each(Waker::wake);
-        for child in children.iter().filter_map(Weak::upgrade) {
-            Cancel { inner: child }.cancel(cause);
-        }
-    }
-
-    /// The cause, once cancelled.
-    pub fn cause(&self) -> Option<Cause> {
-        lock(&self.inner).cause
-    }
-
-    /// Waits for the cancel.
-    pub fn cancelled(&self) -> impl Future<Output = Cause> + use<> {
-        Cancelled { inner: self.inner.clone(), id: None }
-    }
-
     /// A handle that is cancelled with this one, and can be cancelled alone.
     pub fn child(&self) -> Cancel {
-        let child = Cancel::new();
-        let mut state = lock(&self.inner);
-        match state.cause {
-            Some(cause) => child.cancel(cause),
-            None => {
-                state.children.retain(|c| c.strong_count() > 0);
-                state.children.push(Arc::downgrade(&child.inner));
+        Cancel { node: Arc::new(Node { parent: Some(self.clone()), ..Node::default() }) }
+    }
+
+    /// Cancels, and wakes everyone who waits. The first cause holds.
+    pub fn cancel(&self, cause: Cause) {
+        if self.cause().is_some() || self.node.cause.set(cause).is_err() {
+            return;
+        }
+        let waiting = std::mem::take(&mut *lock(&self.node.waiting));
+        for slot in waiting {
+            if let Some(waker) = slot.swap(None) {
+                waker.wake();
             }
         }
-        child
+    }
+
+    /// The cause, once cancelled. Takes no lock.
+    pub fn cause(&self) -> Option<Cause> {
+        self.lineage().find_map(|cancel| cancel.node.cause.get().copied())
+    }
+
+    /// Waits for the cancel. A wait that is given up leaves nothing behind.
+    pub fn cancelled(&self) -> impl Future<Output = Cause> + use<> {
+        let mut wait = Wait { cancel: self.clone(), slot: None };
+        poll_fn(move |cx| wait.poll(cx))
+    }
+
+    /// The handle and its ancestors.
+    fn lineage(&self) -> impl Iterator<Item = &Cancel> {
+        std::iter::successors(Some(self), |cancel| cancel.node.parent.as_ref())
     }
 }
 
-struct Cancelled {
-    inner: Arc<Mutex<State>>,
-    id: Option<u64>,
+struct Wait {
+    cancel: Cancel,
+    slot: Option<Arc<Slot>>,
 }
 
-impl Future for Cancelled {
-    type Output = Cause;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Cause> {
-        let inner = self.inner.clone();
-        let mut state = lock(&inner);
-        if let Some(cause) = state.cause {
-            return Poll::Ready(cause);
+impl Wait {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Cause> {
+        if let Some(slot) = &self.slot {
+            drop(slot.swap(Some(cx.waker().clone())));
+        } else if self.cancel.cause().is_none() {
+            let slot = Arc::new(Slot { waker: Mutex::new(Some(cx.waker().clone())) });
+            self.cancel.lineage().for_each(|cancel| lock(&cancel.node.waiting).push(slot.clone()));
+            self.slot = Some(slot);
         }
-        let id = *self.id.get_or_insert_with(|| {
-            state.next_waiter += 1;
-            state.next_waiter
-        });
-        state.waiters.insert(id, cx.waker().clone());
-        Poll::Pending
+        // Looked at after the waker is in its place: a cancel either finds the waker or is seen here.
+        self.cancel.cause().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-impl Drop for Cancelled {
+impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            lock(&self.inner).waiters.remove(&id);
-        }
+        let Some(slot) = self.slot.take() else { return };
+        self.cancel.lineage().for_each(|cancel| lock(&cancel.node.waiting).retain(|other| !Arc::ptr_eq(other, &slot)));
     }
 }
 
-/// The state is valid after each statement, so a poisoned lock is entered.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+/// What is behind the locks is valid after each statement, so a poisoned lock is entered.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::rt::{DriverChoice, block_on};
+    use crate::rt::driver::tests::both;
+    use crate::rt::{DriverChoice, block_on, timeout};
 
     #[test]
     fn a_cancel_from_another_thread_wakes_the_core() {
@@ -133,6 +136,32 @@ mod tests {
             thread.join().unwrap();
             assert_eq!(cause, Cause::Signal);
         }
+    }
+
+    #[test]
+    fn no_wake_is_lost_between_threads() {
+        both(async || {
+            for _ in 0..500 {
+                let cancel = Cancel::new();
+                let grandchild = cancel.child().child();
+                let thread = std::thread::spawn(move || cancel.cancel(Cause::Failed));
+                assert_eq!(timeout(Duration::from_secs(10), grandchild.cancelled()).await, Ok(Cause::Failed));
+                thread.join().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_poisoned_lock_is_entered() {
+        let cancel = Cancel::new();
+        let theirs = cancel.clone();
+        let panicked = std::thread::spawn(move || {
+            let _waiting = theirs.node.waiting.lock().unwrap();
+            panic!("poisons the lock");
+        });
+        assert!(panicked.join().is_err() && cancel.node.waiting.is_poisoned());
+        cancel.cancel(Cause::Budget);
+        assert_eq!(cancel.cause(), Some(Cause::Budget));
     }
 
     #[test]
@@ -156,7 +185,8 @@ mod tests {
     #[test]
     fn a_dropped_wait_leaves_no_waker_behind() {
         let cancel = Cancel::new();
-        block_on(DriverChoice::Epoll, |_| crate::rt::select(async { crate::rt::yield_fair().await }, cancel.cancelled())).unwrap();
-        assert!(lock(&cancel.inner).waiters.is_empty());
+        let child = cancel.child();
+        block_on(DriverChoice::Epoll, |_| crate::rt::select(async { crate::rt::yield_fair().await }, child.cancelled())).unwrap();
+        assert!(lock(&cancel.node.waiting).is_empty() && lock(&child.node.waiting).is_empty());
     }
 }

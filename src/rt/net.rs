@@ -10,11 +10,13 @@ use monoio::net::TcpStream;
 
 use super::pool::blocking;
 use super::task::{Elapsed, timeout};
+use crate::limits::HOST_ADDRESSES_MAX;
 
 /// A connected socket with the readiness interface that hyper and rustls take on both drivers.
 pub type Stream = monoio::net::tcp::stream_poll::TcpStreamPoll;
 
-/// The addresses of a host, families interleaved so that a broken one costs one time-out and not many.
+/// The addresses of a host, at most [`HOST_ADDRESSES_MAX`], families interleaved so that a broken one costs one time-out and not
+/// many. The system knows which family has a route, so its first choice stays the first.
 ///
 /// # Errors
 /// Of getaddrinfo, with its text.
@@ -30,14 +32,12 @@ pub async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 fn interleave(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (a, b): (Vec<_>, Vec<_>) = found.into_iter().partition(|addr| addr.is_ipv6() == first_is_v6);
-    let mut out = Vec::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a.into_iter(), b.into_iter());
-    loop {
-        match (a.next(), b.next()) {
-            (None, None) => return out,
-            (x, y) => out.extend(x.into_iter().chain(y)),
-        }
-    }
+    let pairs = std::iter::from_fn(|| match (a.next(), b.next()) {
+        (None, None) => None,
+        pair => Some(pair),
+    });
+    pairs.flat_map(|(x, y)| x.into_iter().chain(y)).take(HOST_ADDRESSES_MAX).collect()
 }
 
 /// No address of a host could be connected to.
@@ -87,37 +87,100 @@ async fn connect_one(addr: SocketAddr) -> io::Result<Stream> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use monoio::io::poll_io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
-    use crate::rt::{DriverChoice, block_on};
+    use crate::rt::driver::tests::both;
+    use crate::rt::{Clock, Either, select, sleep};
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        (listener, addr)
+    }
+
+    fn refusing() -> SocketAddr {
+        listener().1
+    }
+
+    /// An address that drops every request to connect: the queue of its listener is full and stays so.
+    fn silent() -> (Vec<std::net::TcpStream>, TcpListener, SocketAddr) {
+        let (listener, addr) = listener();
+        rustix::net::listen(&listener, 0).unwrap();
+        let filling = std::iter::from_fn(|| std::net::TcpStream::connect_timeout(&addr, Duration::from_millis(50)).ok());
+        (filling.take(16).collect(), listener, addr)
+    }
 
     #[test]
-    fn families_are_interleaved() {
+    fn families_are_interleaved_and_their_number_is_bounded() {
         let addr = |s: &str| s.parse::<SocketAddr>().unwrap();
         let got = interleave(vec![addr("[::1]:1"), addr("[::2]:1"), addr("1.1.1.1:1"), addr("[::3]:1")]);
         assert_eq!(got, vec![addr("[::1]:1"), addr("1.1.1.1:1"), addr("[::2]:1"), addr("[::3]:1")]);
+        let many: Vec<SocketAddr> = (0..200).map(|i| SocketAddr::from(([10, 0, 0, i], 1))).collect();
+        assert_eq!(interleave(many.clone()), many[..HOST_ADDRESSES_MAX]);
     }
 
     #[test]
-    fn a_dead_address_is_passed_over_and_named_when_none_answers() {
-        for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
-            let alive = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let alive_addr = alive.local_addr().unwrap();
-            let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            block_on(choice, |_| async move {
-                assert!(connect(&[dead, alive_addr], Duration::from_secs(5)).await.is_ok());
-                let error = connect(&[dead], Duration::from_secs(5)).await.err().unwrap();
-                assert!(error.to_string().contains(&dead.to_string()), "{error}");
-            })
-            .unwrap();
-        }
+    fn every_address_is_tried_until_one_answers() {
+        both(async || {
+            let (_full, _queue, silent) = silent();
+            let (listener, alive) = listener();
+            let echo = std::thread::spawn(move || {
+                let mut peer = listener.accept().unwrap().0;
+                let mut word = [0; 4];
+                peer.read_exact(&mut word).unwrap();
+                peer.write_all(&word).unwrap();
+            });
+            let mut stream = connect(&[refusing(), silent, alive], Duration::from_millis(600)).await.unwrap();
+            assert!(stream.nodelay().unwrap());
+            stream.write_all(b"ping").await.unwrap();
+            let mut word = [0; 4];
+            stream.read_exact(&mut word).await.unwrap();
+            assert_eq!(&word, b"ping");
+            echo.join().unwrap();
+        });
     }
 
     #[test]
-    fn localhost_and_literals_resolve() {
-        block_on(DriverChoice::Auto, |_| async {
+    fn when_none_answers_each_is_named_with_its_reason() {
+        both(async || {
+            let (_full, _queue, silent) = silent();
+            let refusing = refusing();
+            let error = connect(&[refusing, silent], Duration::from_millis(50)).await.err().unwrap();
+            let kinds: Vec<_> = error.tried.iter().map(|(addr, error)| (*addr, error.kind())).collect();
+            assert_eq!(kinds, [(refusing, io::ErrorKind::ConnectionRefused), (silent, io::ErrorKind::TimedOut)]);
+            let text = error.to_string();
+            assert!(text.contains(&refusing.to_string()) && text.contains("no answer within 25 ms"), "{text}");
+            assert_eq!(connect(&[], SOON).await.err().unwrap().to_string(), "the name has no address");
+        });
+    }
+
+    #[test]
+    fn a_connection_that_is_given_up_is_closed() {
+        both(async || {
+            let (_full, _queue, silent) = silent();
+            let begun = Clock::now();
+            let given_up = select(connect(&[silent], SOON), sleep(Duration::from_millis(20))).await;
+            assert!(matches!(given_up, Either::Right(())) && begun.elapsed() < SOON);
+            sleep(Duration::from_millis(1)).await;
+            let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+            let waiting = format!(" 0100007F:{:04X} 02 ", silent.port());
+            assert!(!sockets.contains(&waiting), "no SYN is sent on");
+        });
+    }
+
+    #[test]
+    fn localhost_and_literals_resolve_and_an_unknown_name_does_not() {
+        both(async || {
             assert!(resolve("localhost", 80).await.unwrap().iter().all(|a| a.ip().is_loopback()));
             assert_eq!(resolve("[::1]", 80).await.unwrap(), vec!["[::1]:80".parse().unwrap()]);
-        })
-        .unwrap();
+            assert_eq!(resolve("127.0.0.1", 81).await.unwrap(), vec!["127.0.0.1:81".parse().unwrap()]);
+            assert!(resolve("no-such-host.invalid", 80).await.is_err());
+        });
     }
 }
