@@ -1,67 +1,40 @@
-//! The server itself: a thread per connection over plain sockets, so that every byte is ours.
+//! The server: a thread per connection over plain sockets, so that every byte is ours, and the ledger that they share.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::answer::{Answer, Piece};
-use super::{Script, verify};
+use serde_json::Value;
 
-/// One request as it arrived.
-#[derive(Clone, Debug)]
-pub struct Received {
-    /// `POST`.
-    pub method: String,
-    /// The path with its query.
-    pub path: String,
-    /// Names in lower case.
-    pub headers: Vec<(String, String)>,
-    /// The body's bytes.
-    pub body: Vec<u8>,
-    /// Which connection, from 0.
-    pub connection: usize,
-    /// When its first byte had arrived.
-    pub at: Instant,
-}
-
-impl Received {
-    /// The body as JSON; null when it is none.
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
-    }
-}
+use super::Script;
+use super::received::Received;
 
 /// A running upstream. Ends with its handle.
 pub struct Upstream {
     addr: SocketAddr,
     https: bool,
+    started: Instant,
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    script: Script,
+pub(super) struct Shared {
+    pub(super) script: Script,
     state: Mutex<State>,
     changed: Condvar,
     stopping: AtomicBool,
-    connections: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
-    ledger: Vec<Received>,
+pub(super) struct State {
+    pub(super) ledger: Vec<Received>,
     /// What clients did wrong by the rules of the wire.
-    violations: Vec<String>,
+    pub(super) violations: Vec<String>,
     /// Answers that the client did not take to their end.
-    abandoned: usize,
-    open: Vec<TcpStream>,
+    pub(super) abandoned: usize,
+    /// Connections by their number. A connection leaves when its thread is done, which closes it.
+    open: HashMap<usize, Arc<TcpStream>>,
 }
 
 impl Upstream {
@@ -81,16 +54,10 @@ impl Upstream {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port of the loopback interface");
         let addr = listener.local_addr().expect("a bound socket has an address");
         let https = script.tls.is_some();
-        let shared = Arc::new(Shared {
-            script,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
-        });
+        let shared = Arc::new(Shared { script, state: Mutex::default(), changed: Condvar::new(), stopping: AtomicBool::new(false) });
         let theirs = shared.clone();
         std::thread::spawn(move || theirs.accept(&listener));
-        Upstream { addr, https, shared }
+        Upstream { addr, https, started: Instant::now(), shared }
     }
 
     /// The address.
@@ -98,14 +65,29 @@ impl Upstream {
         self.addr
     }
 
+    /// When it started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// `http://127.0.0.1:PORT`, or with `https://localhost`.
     pub fn base_url(&self) -> String {
         if self.https { format!("https://localhost:{}", self.addr.port()) } else { format!("http://{}", self.addr) }
     }
 
-    /// What was received so far.
+    /// What was received so far, in the order of arrival.
     pub fn ledger(&self) -> Vec<Received> {
-        self.shared.lock().ledger.clone()
+        self.ledger_from(0)
+    }
+
+    /// What was received so far, without the first requests.
+    pub fn ledger_from(&self, first: usize) -> Vec<Received> {
+        self.shared.lock().ledger.get(first..).unwrap_or_default().to_vec()
+    }
+
+    /// The bodies received so far, as JSON; null where one was none.
+    pub fn bodies(&self) -> Vec<Value> {
+        self.shared.lock().ledger.iter().map(Received::json).collect()
     }
 
     /// What clients did wrong so far, by the rules of the wire.
@@ -146,7 +128,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        for stream in self.shared.lock().open.drain(..) {
+        for stream in self.shared.lock().open.values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         // Wakes the accepting thread, so that it sees the flag.
@@ -154,145 +136,41 @@ impl Drop for Upstream {
     }
 }
 
+impl State {
+    /// Takes a request into the ledger and returns its number.
+    pub(super) fn note(&mut self, received: Received) -> usize {
+        self.ledger.push(received);
+        self.ledger.len() - 1
+    }
+}
+
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the state, and wakes who waits for that.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let done = change(&mut self.lock());
+        self.changed.notify_all();
+        done
+    }
+
     fn accept(self: Arc<Self>, listener: &TcpListener) {
-        for stream in listener.incoming() {
+        for number in 0.. {
+            std::thread::sleep(self.script.accept_after);
+            let accepted = listener.accept();
             if self.stopping.load(Ordering::Relaxed) {
                 return;
             }
-            let Ok(stream) = stream else { continue };
+            let Ok((stream, _)) = accepted else { continue };
             let shared = self.clone();
             std::thread::spawn(move || {
-                let _ = shared.serve(stream);
+                let stream = Arc::new(stream);
+                shared.lock().open.insert(number, stream.clone());
+                let _ = shared.serve(&stream, number);
+                shared.lock().open.remove(&number);
             });
-        }
-    }
-
-    fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
-        stream.set_nodelay(true)?;
-        self.lock().open.push(stream.try_clone()?);
-        match &self.script.tls {
-            None => self.talk(BufReader::new(stream.try_clone()?), &stream, connection),
-            Some(certificate) => {
-                let secured = certificate.accept(stream.try_clone()?)?;
-                self.talk(BufReader::new(secured), &stream, connection)
-            }
-        }
-    }
-
-    fn talk<S: Read + Write>(&self, mut io: BufReader<S>, socket: &TcpStream, connection: usize) -> io::Result<()> {
-        loop {
-            if io.fill_buf()?.is_empty() {
-                return Ok(());
-            }
-            let mut received = read_head(&mut io, connection)?;
-            let length: u64 = received.header("content-length").and_then(|l| l.parse().ok()).unwrap_or(0);
-            let number = self.lock().ledger.len();
-            if let Some(early) = &self.script.early {
-                self.note(received);
-                self.play(early, io.get_mut(), socket);
-                let _ = socket.shutdown(Shutdown::Write);
-                // Whoever closes with bytes unread sends a reset, which may overtake the answer.
-                io::copy(&mut io, &mut io::sink())?;
-                return Ok(());
-            }
-            io.by_ref().take(length).read_to_end(&mut received.body)?;
-            let answer = self.answer(number, &received);
-            self.note(received);
-            if !self.play(&answer, io.get_mut(), socket) || !answer.keep {
-                let _ = socket.shutdown(Shutdown::Both);
-                return Ok(());
-            }
-        }
-    }
-
-    fn answer(&self, number: usize, received: &Received) -> Answer {
-        let Some(wire) = self.script.strict else { return (self.script.decide)(number, received) };
-        let before = self.lock().ledger.last().map(|r| r.body.clone());
-        let found = verify::violations(wire, &received.body, before.as_deref());
-        if found.is_empty() {
-            return (self.script.decide)(number, received);
-        }
-        let text = found.join("; ");
-        self.lock().violations.extend(found);
-        Answer::json(400, &serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}}).to_string())
-    }
-
-    fn note(&self, received: Received) {
-        self.lock().ledger.push(received);
-        self.changed.notify_all();
-    }
-
-    /// Plays an answer. False when the connection is done for.
-    fn play<S: Write>(&self, answer: &Answer, io: &mut S, socket: &TcpStream) -> bool {
-        let taken = answer.pieces.iter().try_for_each(|piece| step(piece, io, socket));
-        let gone = taken.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
-        if gone {
-            self.lock().abandoned += 1;
-            self.changed.notify_all();
-        }
-        taken.is_ok()
-    }
-}
-
-/// One step; an error of kind `Interrupted` is the end that the script wanted, any other means that the client went away.
-fn step<S: Write>(piece: &Piece, io: &mut S, socket: &TcpStream) -> io::Result<()> {
-    match piece {
-        Piece::Bytes(bytes) => {
-            io.write_all(bytes)?;
-            io.flush()
-        }
-        Piece::Wait(time) => {
-            std::thread::sleep(*time);
-            Ok(())
-        }
-        Piece::Hang => {
-            let mut byte = [0u8];
-            let mut socket = socket;
-            while socket.read(&mut byte)? > 0 {}
-            Err(io::ErrorKind::UnexpectedEof.into())
-        }
-        Piece::Forever(bytes) => loop {
-            io.write_all(bytes)?;
-            io.flush()?;
-        },
-        Piece::Close => Err(io::ErrorKind::Interrupted.into()),
-        Piece::Reset => {
-            reset(socket);
-            Err(io::ErrorKind::Interrupted.into())
-        }
-    }
-}
-
-/// A close after this sends RST and no FIN.
-fn reset(socket: &TcpStream) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let size = size_of::<libc::linger>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and `linger` is a valid value of the size given.
-    unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size);
-    }
-}
-
-fn read_head(io: &mut impl BufRead, connection: usize) -> io::Result<Received> {
-    let at = Instant::now();
-    let mut line = String::new();
-    io.read_line(&mut line)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let mut headers = Vec::new();
-    loop {
-        line.clear();
-        if io.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
-            return Ok(Received { method, path, headers, body: Vec::new(), connection, at });
-        }
-        if let Some((name, value)) = line.split_once(':') {
-            headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
 }

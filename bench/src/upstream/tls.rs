@@ -1,47 +1,68 @@
-//! A certificate made at start, so that no key lies in the repository.
+//! Certificates made at start, so that no key lies in the repository.
 
 use std::io;
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A certificate for `localhost` and `127.0.0.1`, which is its own authority.
+/// A certificate for `localhost` and `127.0.0.1`, and the authority that issued it, which nobody trusts unless told.
 pub struct Certificate {
     config: Arc<ServerConfig>,
-    pem: String,
+    authority: String,
 }
 
 impl Certificate {
-    /// Makes one.
+    /// Makes both.
     ///
     /// # Panics
     /// When the cryptography fails, which it does not.
     pub fn new() -> Certificate {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate for localhost");
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("rcgen writes a key that rustls reads");
-        let chain = vec![CertificateDer::from(made.cert.der().to_vec())];
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .expect("the certificate fits its key");
-        Certificate { config: Arc::new(config), pem: made.cert.pem() }
+        Certificate::made().expect("certificates for localhost")
     }
 
-    /// Writes the certificate where `SSL_CERT_FILE` can name it.
+    fn made() -> Result<Certificate, Box<dyn std::error::Error>> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name.push(DnType::CommonName, "scripted upstream");
+        let key = KeyPair::generate()?;
+        let authority = params.self_signed(&key)?.pem();
+        let issuer = Issuer::new(params, key);
+
+        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        params.use_authority_key_identifier_extension = true;
+        params.distinguished_name.push(DnType::CommonName, "localhost");
+        let key = KeyPair::generate()?;
+        let leaf = params.signed_by(&key, &issuer)?;
+
+        let chain = vec![CertificateDer::from(leaf.der().to_vec())];
+        let secret = PrivateKeyDer::try_from(key.serialize_der())?;
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)?;
+        Ok(Certificate { config: Arc::new(config), authority })
+    }
+
+    /// The authority's certificate as PEM.
+    pub fn pem(&self) -> &str {
+        &self.authority
+    }
+
+    /// Writes the authority's certificate where `SSL_CERT_FILE` can name it.
     ///
     /// # Panics
     /// When the file cannot be written.
     pub fn write_pem(&self, path: PathBuf) -> PathBuf {
-        std::fs::write(&path, &self.pem).expect("the file can be written");
+        std::fs::write(&path, &self.authority).expect("the file can be written");
         path
     }
 
-    pub(super) fn accept(&self, stream: TcpStream) -> io::Result<StreamOwned<ServerConnection, TcpStream>> {
+    pub(super) fn accept<'a>(&self, stream: &'a TcpStream) -> io::Result<StreamOwned<ServerConnection, &'a TcpStream>> {
         let connection = ServerConnection::new(self.config.clone()).map_err(io::Error::other)?;
         Ok(StreamOwned::new(connection, stream))
     }
