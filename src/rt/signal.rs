@@ -49,7 +49,8 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        HANDLER_FD.store(-1, Ordering::Relaxed);
+        let own = self.fd.as_raw_fd();
+        let _ = HANDLER_FD.compare_exchange(own, -1, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -72,5 +73,48 @@ extern "C" fn on_signal(_: i32) {
         let errno = *libc::__errno_location();
         libc::write(fd, (&raw const one).cast(), 8);
         *libc::__errno_location() = errno;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Signals that come from the test alone: each write of a number of eight bytes to the descriptor is so many.
+    pub(in crate::rt) fn by_hand() -> (Signals, OwnedFd) {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let hand = fd.try_clone().unwrap();
+        (Signals { fd }, hand)
+    }
+
+    #[test]
+    fn each_signal_is_counted_once_and_neither_ends_the_process() {
+        let signals = Signals::install().unwrap();
+        assert_eq!(signals.take(), 0);
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            // SAFETY: the handler of the signal is installed; it runs on this thread before the call returns.
+            assert_eq!(unsafe { libc::raise(signal) }, 0);
+        }
+        assert_eq!((signals.take(), signals.take()), (2, 0));
+        drop(signals);
+        // SAFETY: as above, and there is nobody to tell now; then the tests may be interrupted again.
+        let raised = unsafe {
+            let raised = libc::raise(libc::SIGTERM);
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGTERM, libc::SIG_DFL);
+            raised
+        };
+        assert_eq!(raised, 0);
+    }
+
+    #[test]
+    fn errno_is_as_before_after_a_signal() {
+        // SAFETY: errno belongs to this thread, and the function only writes to a descriptor that is not open.
+        let errno = unsafe {
+            *libc::__errno_location() = libc::EXDEV;
+            on_signal(libc::SIGINT);
+            *libc::__errno_location()
+        };
+        assert_eq!(errno, libc::EXDEV);
     }
 }

@@ -15,6 +15,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::clock::Clock;
 use super::signal::Signals;
+use super::task::fence;
+use crate::error::Exit;
 use crate::limits;
 
 /// Why the warden ends the process.
@@ -22,7 +24,7 @@ use crate::limits;
 pub enum LastResort {
     /// The run did not end within the grace.
     Stuck,
-    /// A second signal asked not to wait.
+    /// A second signal asked not to wait. One that comes with the first, as from timeout(1), is taken for its echo.
     SecondSignal,
 }
 
@@ -69,14 +71,9 @@ impl Warden {
     /// # Errors
     /// When no descriptor or thread can be had.
     pub fn start(ward: Arc<dyn Ward>, signals: Signals, deadline: Option<Instant>) -> io::Result<Warden> {
-        let shared = Arc::new(Shared {
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            pending: AtomicBool::new(false),
-            state: Mutex::new(State { deadline, ..State::default() }),
-            drained: Condvar::new(),
-        });
-        let watch = Watch { ward, signals, shared: shared.clone(), grace: None, signals_seen: 0, reader_gone: false };
-        std::thread::Builder::new().name("gantry-warden".into()).stack_size(256 * limits::KIB).spawn(move || watch.run())?;
+        let watch = Watch::new(ward, signals, deadline)?;
+        let shared = watch.shared.clone();
+        std::thread::Builder::new().name("gantry-warden".into()).stack_size(256 * limits::KIB).spawn(move || watch.guard())?;
         Ok(Warden { shared })
     }
 
@@ -123,7 +120,7 @@ struct Watch {
     shared: Arc<Shared>,
     /// When the run must have ended, once it was asked to.
     grace: Option<Instant>,
-    signals_seen: u64,
+    signalled: Option<Instant>,
     reader_gone: bool,
 }
 
@@ -135,11 +132,35 @@ struct Seen {
 }
 
 impl Watch {
-    fn run(mut self) {
+    fn new(ward: Arc<dyn Ward>, signals: Signals, deadline: Option<Instant>) -> io::Result<Watch> {
+        let shared = Arc::new(Shared {
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            pending: AtomicBool::new(false),
+            state: Mutex::new(State { deadline, ..State::default() }),
+            drained: Condvar::new(),
+        });
+        Ok(Watch { ward, signals, shared, grace: None, signalled: None, reader_gone: false })
+    }
+
+    /// Watches until the run has ended, by itself or here. A panic of the ward leaves nobody to watch, so that is an end too.
+    fn guard(mut self) {
+        let why = match fence(|| self.run()) {
+            Ok(None) => return,
+            Ok(Some(why)) => why,
+            Err(_) => LastResort::Stuck,
+        };
+        let last = fence(|| self.ward.last_resort(why, Duration::from_millis(limits::LAST_WRITE_MS)));
+        let code = last.unwrap_or(Exit::Error.code());
+        // SAFETY: _exit has no preconditions; destructors and exit handlers are left out on purpose, since the core may be stuck.
+        unsafe { libc::_exit(i32::from(code)) }
+    }
+
+    /// Until the run has ended by itself, or must be ended.
+    fn run(&mut self) -> Option<LastResort> {
         while !self.done() {
             let seen = self.wait();
-            if seen.signalled {
-                self.on_signal();
+            if seen.signalled && self.second_signal() {
+                return Some(LastResort::SecondSignal);
             }
             if seen.gone && !self.reader_gone {
                 self.reader_gone = true;
@@ -147,12 +168,16 @@ impl Watch {
                 self.ward.reader_gone();
                 self.ask_to_end();
             }
-            if seen.writable || self.shared.pending.load(Ordering::Acquire) {
-                let left = self.ward.drain();
-                self.shared.pending.store(left, Ordering::Release);
+            // Taken back before the attempt: what the core leaves over meanwhile must not be forgotten after it.
+            let pending = self.shared.pending.swap(false, Ordering::AcqRel);
+            if (pending || seen.writable) && self.ward.drain() {
+                self.shared.pending.store(true, Ordering::Release);
             }
-            self.on_time();
+            if self.out_of_time() {
+                return Some(LastResort::Stuck);
+            }
         }
+        None
     }
 
     /// True when the run has ended and its output is out. Tells whoever waits.
@@ -195,43 +220,287 @@ impl Watch {
         self.grace.or(self.shared.lock().deadline)
     }
 
-    fn on_signal(&mut self) {
-        self.signals_seen += self.signals.take();
-        if self.signals_seen == 0 {
-            return;
+    /// Takes the signals that came. True when they say not to wait for the run.
+    fn second_signal(&mut self) -> bool {
+        if self.signals.take() == 0 {
+            return false;
         }
-        if self.signals_seen >= 2 {
-            self.end_process(LastResort::SecondSignal);
+        if let Some(first) = self.signalled {
+            return first.elapsed() >= Duration::from_millis(limits::SIGNAL_ECHO_MS);
         }
+        self.signalled = Some(Clock::now());
         self.ward.signalled();
         self.ask_to_end();
+        false
     }
 
-    fn on_time(&mut self) {
+    /// Acts on the moments that have come. True when the run had its grace and has not ended.
+    fn out_of_time(&mut self) -> bool {
         let now = Clock::now();
         if self.grace.is_some_and(|grace| now >= grace) {
             if self.shared.lock().finishing {
                 // `finish` has its own bound; the last line is written or the reader does not take it.
                 self.grace = None;
                 self.shared.lock().deadline = None;
-                return;
+                return false;
             }
-            self.end_process(LastResort::Stuck);
+            return true;
         }
         let due = self.shared.lock().deadline.take_if(|at| now >= *at).is_some();
         if due {
             self.ward.deadline();
             self.ask_to_end();
         }
+        false
     }
 
     fn ask_to_end(&mut self) {
         self.grace.get_or_insert(Clock::now() + Duration::from_millis(limits::CANCEL_GRACE_MS));
     }
+}
 
-    fn end_process(&self, why: LastResort) -> ! {
-        let code = self.ward.last_resort(why, Duration::from_millis(limits::LAST_WRITE_MS));
-        // SAFETY: _exit has no preconditions; destructors and exit handlers are left out on purpose, since the core may be stuck.
-        unsafe { libc::_exit(i32::from(code)) }
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+    use crate::rt::signal;
+
+    const SOON: Duration = Duration::from_secs(10);
+    const GRACE: Duration = Duration::from_millis(limits::CANCEL_GRACE_MS);
+
+    /// A run that writes `left` to a pipe and tells what the warden asks of it.
+    struct Told {
+        output: OwnedFd,
+        left: Mutex<Vec<u8>>,
+        calls: Sender<&'static str>,
+    }
+
+    impl Told {
+        fn call(&self, name: &'static str) {
+            self.calls.send(name).unwrap();
+        }
+    }
+
+    impl Ward for Told {
+        fn output(&self) -> BorrowedFd<'_> {
+            self.output.as_fd()
+        }
+
+        fn drain(&self) -> bool {
+            let mut left = self.left.lock().unwrap();
+            while !left.is_empty() {
+                match crate::rt::write_nowait(self.output.as_fd(), &left) {
+                    Ok(n) => drop(left.drain(..n)),
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                        return true;
+                    }
+                }
+            }
+            false
+        }
+
+        fn reader_gone(&self) {
+            self.call("reader gone");
+        }
+
+        fn signalled(&self) {
+            self.call("signalled");
+        }
+
+        fn deadline(&self) {
+            self.call("deadline");
+        }
+
+        fn last_resort(&self, _: LastResort, _: Duration) -> u8 {
+            unreachable!("`run` leaves this to `guard`")
+        }
+    }
+
+    /// A warden whose thread tells how it ended, where the real one ends the process.
+    struct Bed {
+        warden: Warden,
+        watching: JoinHandle<Option<LastResort>>,
+        reader: OwnedFd,
+        hand: OwnedFd,
+        calls: Receiver<&'static str>,
+    }
+
+    impl Bed {
+        fn new(left: Vec<u8>, deadline: Option<Instant>) -> Bed {
+            let (reader, output) = rustix::pipe::pipe().unwrap();
+            let (tell, calls) = channel();
+            let (signals, hand) = signal::tests::by_hand();
+            let ward = Told { output, left: Mutex::new(left), calls: tell };
+            let mut watch = Watch::new(Arc::new(ward), signals, deadline).unwrap();
+            let warden = Warden { shared: watch.shared.clone() };
+            Bed { warden, watching: thread::spawn(move || watch.run()), reader, hand, calls }
+        }
+
+        fn told(&self) -> &'static str {
+            self.calls.recv_timeout(SOON).unwrap()
+        }
+
+        fn signal(&self, times: u64) {
+            rustix::io::write(&self.hand, &times.to_ne_bytes()).unwrap();
+        }
+
+        fn finish(self, bound: Duration) -> Option<LastResort> {
+            self.warden.finish(bound);
+            self.watching.join().unwrap()
+        }
+    }
+
+    #[test]
+    fn the_deadline_asks_the_run_to_end_and_one_that_does_is_let_be() {
+        let deadline = Clock::now() + Duration::from_millis(20);
+        let bed = Bed::new(Vec::new(), Some(deadline));
+        assert_eq!(bed.told(), "deadline");
+        assert!(Clock::now() >= deadline);
+        assert_eq!(bed.finish(SOON), None);
+    }
+
+    #[test]
+    fn a_run_that_does_not_end_within_the_grace_is_ended() {
+        let begun = Clock::now();
+        let bed = Bed::new(Vec::new(), Some(begun));
+        assert_eq!(bed.told(), "deadline");
+        bed.signal(1);
+        assert_eq!(bed.told(), "signalled");
+        assert_eq!(bed.watching.join().unwrap(), Some(LastResort::Stuck));
+        let took = begun.elapsed();
+        assert!(took >= GRACE && took < GRACE + Duration::from_millis(500), "the signal gives no second grace: {took:?}");
+    }
+
+    #[test]
+    fn a_second_signal_does_not_wait_for_the_run() {
+        let bed = Bed::new(Vec::new(), None);
+        bed.signal(2);
+        assert_eq!(bed.told(), "signalled", "two at once are one and its echo");
+        let first = Clock::now();
+        thread::sleep(Duration::from_millis(limits::SIGNAL_ECHO_MS));
+        bed.signal(1);
+        assert_eq!(bed.watching.join().unwrap(), Some(LastResort::SecondSignal));
+        assert!(first.elapsed() < GRACE);
+        assert_eq!(bed.calls.try_recv().ok(), None, "the run is asked once");
+    }
+
+    #[test]
+    fn an_echo_of_the_first_signal_is_no_second_one() {
+        let (signals, hand) = signal::tests::by_hand();
+        let (reader, output) = rustix::pipe::pipe().unwrap();
+        let ward = Told { output, left: Mutex::default(), calls: channel().0 };
+        let mut watch = Watch::new(Arc::new(ward), signals, None).unwrap();
+        let echo = Duration::from_millis(limits::SIGNAL_ECHO_MS);
+        // A first signal in the future is one that was just now, however slow the machine.
+        for (first, second) in [(Clock::now() + 1_000 * echo, false), (Clock::now() - echo, true)] {
+            rustix::io::write(&hand, &1u64.to_ne_bytes()).unwrap();
+            watch.signalled = Some(first);
+            assert_eq!(watch.second_signal(), second);
+        }
+        drop(reader);
+    }
+
+    #[test]
+    fn a_reader_that_goes_is_seen_while_nothing_is_written() {
+        let mut bed = Bed::new(Vec::new(), None);
+        let (other, _) = rustix::pipe::pipe().unwrap();
+        drop(std::mem::replace(&mut bed.reader, other));
+        assert_eq!(bed.told(), "reader gone");
+        bed.warden.bell()();
+        assert_eq!(bed.finish(SOON), None, "what is pending then is nobody's");
+    }
+
+    #[test]
+    fn a_slow_reader_gets_everything_before_the_end() {
+        let mut sent = vec![b'x'; 300_000];
+        sent.push(b'\n');
+        let bed = Bed::new(sent.clone(), None);
+        bed.warden.bell()();
+        let Bed { warden, watching, reader, .. } = bed;
+        let reading = thread::spawn(move || {
+            let (mut got, mut reader) = (Vec::new(), std::fs::File::from(reader));
+            // The end of the pipe does not come, as the warden holds its other side.
+            while got.last() != Some(&b'\n') {
+                let mut some = [0; 5_000];
+                let n = reader.read(&mut some).unwrap();
+                got.extend_from_slice(&some[..n]);
+            }
+            got
+        });
+        warden.finish(SOON);
+        assert_eq!(watching.join().unwrap(), None);
+        assert!(reading.join().unwrap() == sent);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_is_waited_for_within_the_bound() {
+        let bed = Bed::new(vec![b'x'; 300_000], None);
+        bed.warden.bell()();
+        let begun = Clock::now();
+        bed.warden.finish(Duration::from_millis(50));
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_millis(50) && took < SOON, "{took:?}");
+        assert!(!bed.watching.is_finished());
+        drop(bed.reader);
+        assert_eq!(bed.watching.join().unwrap(), None);
+    }
+
+    /// A run whose core leaves output over at the very moment when the warden has just written all there was.
+    struct Interrupted {
+        output: OwnedFd,
+        bell: Mutex<Option<Box<dyn Fn() + Send>>>,
+        drained: Sender<()>,
+    }
+
+    impl Ward for Interrupted {
+        fn output(&self) -> BorrowedFd<'_> {
+            self.output.as_fd()
+        }
+
+        fn drain(&self) -> bool {
+            if let Some(bell) = self.bell.lock().unwrap().take() {
+                bell();
+            }
+            self.drained.send(()).unwrap();
+            false
+        }
+
+        fn reader_gone(&self) {}
+        fn signalled(&self) {}
+        fn deadline(&self) {}
+
+        fn last_resort(&self, _: LastResort, _: Duration) -> u8 {
+            unreachable!("the run ends by itself")
+        }
+    }
+
+    #[test]
+    fn output_left_over_during_an_attempt_is_not_forgotten() {
+        let (_reader, output) = rustix::pipe::pipe().unwrap();
+        let (tell, drained) = channel();
+        let ward = Arc::new(Interrupted { output, bell: Mutex::new(None), drained: tell });
+        let (signals, _hand) = signal::tests::by_hand();
+        let mut watch = Watch::new(ward.clone(), signals, None).unwrap();
+        let warden = Warden { shared: watch.shared.clone() };
+        *ward.bell.lock().unwrap() = Some(Box::new(warden.bell()));
+        let watching = thread::spawn(move || watch.run());
+        warden.bell()();
+        for _ in 0..2 {
+            drained.recv_timeout(SOON).unwrap();
+        }
+        warden.finish(SOON);
+        assert_eq!(watching.join().unwrap(), None);
+    }
+
+    #[test]
+    fn the_thread_lets_go_of_the_output_when_the_run_has_ended() {
+        let bed = Bed::new(Vec::new(), None);
+        let mut reader = std::fs::File::from(bed.reader.try_clone().unwrap());
+        assert_eq!(bed.finish(SOON), None);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0, "the end of the stream");
     }
 }

@@ -147,11 +147,12 @@ impl Running {
                 None => pending().await,
             }
         };
-        match rt::select(rt::select(ended, report), rt::select(read, time)).await {
+        // Output comes last: it may be there each time, and what ends it must not wait for that.
+        match rt::select(rt::select(ended, time), rt::select(report, read)).await {
             Either::Left(Either::Left(cause)) => Wake::Ended(cause),
-            Either::Left(Either::Right(report)) => Wake::Report(report),
-            Either::Right(Either::Left(read)) => Wake::Output(read),
-            Either::Right(Either::Right(())) => Wake::Time,
+            Either::Left(Either::Right(())) => Wake::Time,
+            Either::Right(Either::Left(report)) => Wake::Report(report),
+            Either::Right(Either::Right(read)) => Wake::Output(read),
         }
     }
 

@@ -148,6 +148,16 @@ fn endless_output_is_bounded_and_both_ends_are_kept() {
 }
 
 #[test]
+fn endless_output_does_not_outlast_its_time() {
+    let bed = Bed::new();
+    let started = Instant::now();
+    let line = json!({"command": "yes & yes & yes & yes", "timeout_ms": 300});
+    let (done, results) = call(&bed, &[("shell", line)], &["--shell-allow", "yes"]);
+    assert!(done.stream.one("tool_result")["error"].as_str().unwrap().contains("timed out"), "{}", results[0]);
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
 fn a_line_that_kills_its_parser_is_a_refusal() {
     let bed = Bed::new();
     for line in ["<<E$[\t\t\t\t".to_owned(), "(".repeat(26), "{ ".repeat(20_000), format!("echo {}", "$(".repeat(5_000))] {
