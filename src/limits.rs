@@ -23,11 +23,27 @@ pub const READ_CACHED_BYTES_MAX: usize = 64 * KIB;
 pub const EDIT_BYTES_MAX: usize = 16 * MIB;
 /// Lines that `edit_file` shows of what it wrote.
 pub const EDIT_REPORT_LINES_MAX: usize = 30;
-/// Entries that a listing names.
-pub const ENTRIES_MAX: usize = 1_000;
-/// Matches that `grep` shows.
+/// A tool's failure as the model reads it (bytes): a reason, and a few lines that show it.
+pub const TOOL_ERROR_BYTES_MAX: usize = 4 * KIB;
+/// What an error shows of a path (bytes).
+pub const SHOWN_PATH_BYTES_MAX: usize = 300;
+/// Entries of the tree that one call looks at: larger than any source tree, walked in about two seconds.
+pub const WALK_ENTRIES_MAX: usize = 1_000_000;
+/// What is read of an ignore file (bytes); people write some hundreds.
+pub const IGNORE_FILE_BYTES_MAX: usize = 256 * KIB;
+/// Entries that `list_files` names: with its note as many lines as the model gets, so that nothing is cut twice.
+pub const LISTED_MAX: usize = RESULT_LINES_MAX - 1;
+/// Files that `find_files` names.
+pub const FOUND_MAX: usize = 1_000;
+/// A pattern of `grep`, or a glob (bytes): a longer one is a slip, and compiling takes memory by its length.
+pub const PATTERN_BYTES_MAX: usize = 4 * KIB;
+/// Memory of a compiled pattern, and of its cache while it runs (bytes each).
+pub const REGEX_BYTES_MAX: usize = 8 * MIB;
+/// The longest line that `grep` looks into (bytes): the searcher holds a whole one.
+pub const SEARCHED_LINE_BYTES_MAX: usize = 4 * MIB;
+/// Matching lines that `grep` shows.
 pub const MATCHES_MAX: usize = 200;
-/// Matches beyond those that `grep` still counts in one file.
+/// Matching lines beyond those that `grep` still counts.
 pub const MATCHES_COUNTED_MAX: usize = 10_000;
 /// A page of `retrieve` (bytes) without the note on how to go on; with it a page is no longer than any other result.
 pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - KIB;

@@ -8,7 +8,7 @@ use super::{Args, Context, Tool, ToolError, ToolSet, Work};
 use crate::compress::{Compressed, compress};
 use crate::limits;
 use crate::rt::{self, Cancel, Clock, Either, Panicked};
-use crate::sandbox::{self, End, Finished};
+use crate::sandbox::{self, End, Finished, Program};
 
 /// What came of a call.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,12 @@ impl Outcome {
         Outcome::failed(format!("error: {reason}"))
     }
 
-    fn failed(text: String) -> Outcome {
+    /// The text may quote what the model sent, so it is bounded here for all.
+    fn failed(mut text: String) -> Outcome {
+        if text.len() > limits::TOOL_ERROR_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(limits::TOOL_ERROR_BYTES_MAX));
+            text.push('…');
+        }
         let bytes = text.len() as u64;
         Outcome { error: Some(text.clone()), content: text, is_error: true, bytes, bytes_out: bytes, ..Outcome::default() }
     }
@@ -92,7 +97,12 @@ async fn run(
     };
     match work {
         Work::Done(text) => Ok((tool, hard_cap(text))),
-        Work::Spawn(order) => Ok((tool, command(sandbox::run(order, cancel, deadline).await)?)),
+        Work::Spawn(order) => {
+            let is_git = matches!(order.program, Program::Git { .. });
+            let finished = sandbox::run(order, cancel, deadline).await;
+            let output = if is_git { git(finished) } else { command(finished) }?;
+            Ok((tool, output))
+        }
     }
 }
 
@@ -127,6 +137,17 @@ fn hard_cap(mut text: Vec<u8>) -> Output {
         text.extend_from_slice("…[truncated]".as_bytes());
     }
     Output { text, bytes, cut, ..Output::default() }
+}
+
+/// git's output, and no exit code: it says yes by 0, and anything else is a failure with git's reason.
+fn git(finished: Finished) -> Result<Output, ToolError> {
+    if let End::Exited(1..) = finished.end {
+        let said = String::from_utf8_lossy(&finished.output);
+        // A page of options would follow.
+        let reason = said.split("\nusage:").next().unwrap_or_default().trim();
+        return Err(ToolError::Failed(format!("git: {reason}")));
+    }
+    Ok(Output { exit_code: None, ..command(finished)? })
 }
 
 /// A finished command as a tool's output: what it wrote, and a line on how it ended unless that was well.
@@ -215,6 +236,36 @@ mod tests {
             let outcome = call(&dir, name, args);
             assert!(outcome.is_error && outcome.content.starts_with(start), "{}", outcome.content);
             assert_eq!((outcome.error.as_deref(), outcome.bytes), (Some(outcome.content.as_str()), outcome.content.len() as u64));
+        }
+    }
+
+    #[test]
+    fn a_failure_that_quotes_the_model_stays_short() {
+        let dir = TestDir::new();
+        let long = "ä".repeat(100_000);
+        for (name, args) in [
+            (long.as_str(), "{}".to_owned()),
+            ("read_file", format!(r#"{{"path":"{long}"}}"#)),
+            ("read_file", format!(r#"{{"path":"{}"}}"#, "../".repeat(100_000))),
+            ("read_file", format!(r#"{{"{long}":1}}"#)),
+            ("grep", format!(r#"{{"pattern":"({}"}}"#, "x\\n".repeat(1_000))),
+        ] {
+            let outcome = call(&dir, name, &args);
+            assert!(outcome.is_error && outcome.content.len() < limits::TOOL_ERROR_BYTES_MAX + 10, "{}", outcome.content.len());
+        }
+    }
+
+    #[test]
+    fn git_fails_with_its_own_reason() {
+        let finished =
+            |code, output: &str| Finished { output: output.into(), output_bytes: output.len() as u64, cut: None, end: End::Exited(code) };
+        let output = git(finished(0, "diff")).unwrap();
+        assert_eq!((output.text, output.exit_code), (b"diff".to_vec(), None));
+        for (said, told) in [
+            ("warning: Not a git repository.\nusage: git diff\n -x", "git: warning: Not a git repository."),
+            ("fatal: bad revision 'x'\n", "git: fatal: bad revision 'x'"),
+        ] {
+            assert_eq!(git(finished(128, said)).err(), Some(ToolError::Failed(told.into())));
         }
     }
 

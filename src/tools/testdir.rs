@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Context, Workdir};
+use super::{Args, Context, ToolError, Work, Workdir};
 use crate::sandbox::ShellPolicy;
 use crate::transcript::stash::Stash;
 
@@ -36,6 +36,14 @@ impl TestDir {
 
     pub(super) fn read(&self, path: &str) -> Vec<u8> {
         std::fs::read(self.root.join(path)).unwrap()
+    }
+
+    /// What a tool answers to a call, as text.
+    pub(super) fn call(&self, run: fn(&Context, &Args) -> Result<Work, ToolError>, schema: &str, args: &str) -> Result<String, ToolError> {
+        match run(&self.context(), &Args::parse(args, schema)?)? {
+            Work::Done(bytes) => Ok(String::from_utf8(bytes).unwrap()),
+            Work::Spawn(order) => panic!("{order:?} is to be started"),
+        }
     }
 
     pub(super) fn workdir(&self) -> Workdir {

@@ -14,15 +14,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::ToolError;
+use crate::limits;
 
 /// What tmpfs calls itself in statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// Links followed in one path, as the kernel counts.
 const LINKS_MAX: usize = 40;
+/// Directories held open while a path is walked: far deeper than any source tree, far fewer than a process may open.
+const HELD_MAX: usize = 256;
+/// The longest path that the kernel takes (bytes, without its end).
+const PATH_BYTES_MAX: usize = 4_095;
 
 /// A directory whose files can be reached, and nothing else.
 pub struct Workdir {
@@ -43,37 +48,75 @@ pub enum PathError {
     NotRegular,
     /// It is a directory where a file was asked for.
     IsDirectory,
+    /// It belongs to git itself, where a written file can become a program that someone else runs.
+    GitOwned,
+    /// The workdir was deleted.
+    Vanished,
     /// The system's reason.
     Os(Errno),
 }
 
 impl From<Errno> for PathError {
     fn from(errno: Errno) -> PathError {
-        if errno == Errno::XDEV { PathError::Outside } else { PathError::Os(errno) }
+        match errno {
+            Errno::XDEV => PathError::Outside,
+            // What open(2) says of a socket, and of a device without a driver.
+            Errno::NXIO => PathError::NotRegular,
+            errno => PathError::Os(errno),
+        }
     }
 }
 
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PathError::Outside => f.write_str("leaves the workdir"),
-            PathError::Malformed => f.write_str("is empty or has a NUL in it"),
-            PathError::NotRegular => f.write_str("is no regular file but a FIFO, device or socket"),
-            PathError::IsDirectory => f.write_str("is a directory"),
-            PathError::Os(Errno::NOENT) => f.write_str("does not exist"),
-            PathError::Os(errno) => write!(f, "{}", std::io::Error::from(*errno)),
-        }
+        f.write_str(match self {
+            PathError::Outside => "leaves the workdir",
+            PathError::Malformed => "is empty or has a NUL in it",
+            PathError::NotRegular => "is no regular file but a FIFO, device or socket",
+            PathError::IsDirectory => "is a directory",
+            PathError::GitOwned => "lies in .git, where only git writes",
+            PathError::Vanished => "cannot be reached: the working directory was deleted",
+            PathError::Os(Errno::NOENT) => "does not exist",
+            PathError::Os(Errno::ACCESS) => "may not be accessed: permission denied",
+            PathError::Os(Errno::LOOP) => "leads through a loop of symbolic links",
+            PathError::Os(Errno::NOTDIR) => "is not a directory, or goes through a file",
+            PathError::Os(Errno::NAMETOOLONG) => "is too long or too deep",
+            PathError::Os(errno) => return write!(f, "cannot be used: {}", std::io::Error::from(*errno)),
+        })
     }
 }
 
 impl PathError {
     /// The tool's failure for the path that the model gave.
     pub fn at(self, path: &str) -> ToolError {
+        let cut = path.floor_char_boundary(limits::SHOWN_PATH_BYTES_MAX);
+        let path = if cut < path.len() { format!("{}…", &path[..cut]) } else { path.to_owned() };
         match self {
-            PathError::Outside => ToolError::OutsideWorkdir(path.to_owned()),
+            PathError::Outside => ToolError::OutsideWorkdir(path),
             PathError::Malformed => ToolError::InvalidInput(format!("the path {path:?} {self}")),
-            PathError::NotRegular | PathError::IsDirectory => ToolError::InvalidInput(format!("{path} {self}")),
-            PathError::Os(_) => ToolError::Io(format!("{path} {self}")),
+            PathError::NotRegular | PathError::IsDirectory | PathError::GitOwned => ToolError::InvalidInput(format!("{path} {self}")),
+            PathError::Vanished | PathError::Os(_) => ToolError::Io(format!("{path} {self}")),
+        }
+    }
+}
+
+/// What an entry of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symbolic link, a FIFO, a device or a socket.
+    Other,
+}
+
+impl Kind {
+    fn of(file_type: FileType) -> Kind {
+        match file_type {
+            FileType::Directory => Kind::Directory,
+            FileType::RegularFile => Kind::File,
+            _ => Kind::Other,
         }
     }
 }
@@ -88,11 +131,32 @@ pub struct Place {
     pub found: Option<Stat>,
 }
 
+impl Place {
+    /// Whether what is there now is what `file` was opened as, without a change in between.
+    pub fn is_still(&self, file: &File) -> bool {
+        let version = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec);
+        match (&self.found, rustix::fs::fstat(file)) {
+            (Some(found), Ok(opened)) => version(found) == version(&opened),
+            _ => false,
+        }
+    }
+}
+
 impl Workdir {
-    /// The workdir behind an open directory, and the path under which models know it.
+    /// The workdir behind an open directory, and the path under which models know it (absolute, canonical).
     pub fn new(root: OwnedFd, path: PathBuf) -> Workdir {
         let probe = rustix::fs::openat2(&root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
         Workdir { beneath: !matches!(probe, Err(Errno::NOSYS | Errno::PERM)), root, path }
+    }
+
+    /// The workdir at a path that is trusted.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn at(path: &Path) -> Result<Workdir, PathError> {
+        let path = path.canonicalize().map_err(|e| PathError::Os(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+        let root = rustix::fs::openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Workdir::new(root, path))
     }
 
     /// The directory itself.
@@ -109,8 +173,8 @@ impl Workdir {
     ///
     /// # Errors
     /// See [`PathError`].
-    pub fn open_file(&self, path: &str) -> Result<File, PathError> {
-        let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
+        let fd = self.open(path.as_ref(), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
             FileType::RegularFile => Ok(File::from(fd)),
             FileType::Directory => Err(PathError::IsDirectory),
@@ -121,7 +185,7 @@ impl Workdir {
     /// The whole of a regular file, if the kernel can give it from memory alone: no wait for a disk or a network. Nothing in any
     /// other case, also when the path is wrong; the slow way finds out why.
     pub fn read_cached(&self, path: &str, bytes_max: usize) -> Option<Vec<u8>> {
-        let relative = self.relative(path).ok().filter(|_| self.beneath)?;
+        let relative = self.relative(Path::new(path)).ok().filter(|_| self.beneath)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
         let fd = rustix::fs::openat2(&self.root, &relative, flags, Mode::empty(), resolve).ok()?;
@@ -144,36 +208,51 @@ impl Workdir {
         (read == bytes).then_some(content)
     }
 
-    /// Opens a directory.
+    /// The entries of a directory in the order of their names, at most `entries_max`.
     ///
     /// # Errors
     /// See [`PathError`].
-    pub fn open_dir(&self, path: &str) -> Result<OwnedFd, PathError> {
-        self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
-    fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, PathError> {
-        let relative = self.relative(path)?;
-        let flags = flags | OFlags::CLOEXEC;
-        if self.beneath {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            match retry(|| rustix::fs::openat2(&self.root, &relative, flags, Mode::empty(), resolve)) {
-                // A link that only looks as if it led out, or one that does: the walk tells.
-                Err(Errno::XDEV) => {}
-                done => return Ok(done?),
+    pub fn read_dir(&self, path: impl AsRef<Path>, entries_max: usize) -> Result<Vec<(OsString, Kind)>, PathError> {
+        let dir = self.open(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        // A deleted directory still opens as `.` and looks empty.
+        if rustix::fs::fstat(&dir)?.st_nlink == 0 {
+            return Err(self.explained(PathError::Os(Errno::NOENT)));
+        }
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&dir)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                // Some file systems tell the type only when asked for it.
+                FileType::Unknown => match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => Kind::of(FileType::from_raw_mode(stat.st_mode)),
+                    Err(_) => continue,
+                },
+                file_type => Kind::of(file_type),
+            };
+            entries.push((name.to_owned(), kind));
+            if entries.len() >= entries_max {
+                break;
             }
         }
-        let place = self.walk(&relative, false)?;
-        Ok(rustix::fs::openat(&place.dir, &place.name, flags | OFlags::NOFOLLOW, Mode::empty())?)
+        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(entries)
     }
 
     /// The place of a file that is to be written: links are followed to what they name, and missing directories on the way are
-    /// made.
+    /// made. Nothing in `.git` has one: a hook or a setting written there is a program that the user's own git runs later.
     ///
     /// # Errors
     /// See [`PathError`].
     pub fn place(&self, path: &str) -> Result<Place, PathError> {
-        let place = self.walk(&self.relative(path)?, true)?;
+        let relative = self.relative(Path::new(path))?;
+        if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
+            return Err(PathError::IsDirectory);
+        }
+        let place = self.walk(&relative, true).map_err(|e| self.explained(e))?;
         match place.found.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             None | Some(FileType::RegularFile) => Ok(place),
             Some(FileType::Directory) => Err(PathError::IsDirectory),
@@ -182,11 +261,17 @@ impl Workdir {
     }
 
     /// The path relative to the workdir, by its words alone: an absolute one must begin with the workdir.
-    fn relative(&self, path: &str) -> Result<PathBuf, PathError> {
-        if path.is_empty() || path.contains('\0') {
+    ///
+    /// # Errors
+    /// See [`PathError`].
+    pub fn relative(&self, path: &Path) -> Result<PathBuf, PathError> {
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.is_empty() || bytes.contains(&0) {
             return Err(PathError::Malformed);
         }
-        let path = Path::new(path);
+        if bytes.len() > PATH_BYTES_MAX {
+            return Err(PathError::Os(Errno::NAMETOOLONG));
+        }
         let relative = if path.is_absolute() { self.inside(path).ok_or(PathError::Outside)? } else { path };
         if climbs_out(relative) {
             return Err(PathError::Outside);
@@ -198,10 +283,37 @@ impl Workdir {
         absolute.strip_prefix(&self.path).ok()
     }
 
-    fn walk(&self, relative: &Path, make_dirs: bool) -> Result<Place, PathError> {
-        let mut walk =
-            Walk { above: vec![self.root.try_clone().map_err(|_| PathError::Os(Errno::MFILE))?], todo: VecDeque::new(), links: 0 };
-        walk.push_front(relative);
+    fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, PathError> {
+        let relative = self.relative(path)?;
+        self.open_relative(&relative, flags | OFlags::CLOEXEC).map_err(|e| self.explained(e))
+    }
+
+    fn open_relative(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, PathError> {
+        if self.beneath {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            match retry(|| rustix::fs::openat2(&self.root, relative, flags, Mode::empty(), resolve)) {
+                // A link that only looks as if it led out, or one that does; or a `..` while the machine renames without end.
+                // The walk tells.
+                Err(Errno::XDEV | Errno::AGAIN) => {}
+                done => return Ok(done?),
+            }
+        }
+        let place = self.walk(relative, false)?;
+        Ok(rustix::fs::openat(&place.dir, &place.name, flags | OFlags::NOFOLLOW, Mode::empty())?)
+    }
+
+    /// In a deleted workdir nothing exists, which is not the path's fault.
+    fn explained(&self, error: PathError) -> PathError {
+        match (error, rustix::fs::fstat(&self.root)) {
+            (PathError::Os(Errno::NOENT), Ok(root)) if root.st_nlink == 0 => PathError::Vanished,
+            _ => error,
+        }
+    }
+
+    fn walk(&self, relative: &Path, write: bool) -> Result<Place, PathError> {
+        let root = self.root.try_clone().map_err(|_| PathError::Os(Errno::MFILE))?;
+        let mut walk = Walk { above: vec![root], todo: VecDeque::new(), links: 0, write };
+        walk.push_front(relative.as_os_str());
         loop {
             let Some(step) = walk.todo.pop_front() else {
                 // The path ends in `.`, `..` or a slash: it is the directory we stand in.
@@ -214,7 +326,7 @@ impl Workdir {
                 b".." if walk.above.len() == 1 => return Err(PathError::Outside),
                 b".." => drop(walk.above.pop()),
                 _ => {
-                    if let Some(place) = self.step(&mut walk, step, make_dirs)? {
+                    if let Some(place) = self.step(&mut walk, step)? {
                         return Ok(place);
                     }
                 }
@@ -223,45 +335,48 @@ impl Workdir {
     }
 
     /// Takes one named step; gives the place when it was the last.
-    fn step(&self, walk: &mut Walk, name: OsString, make_dirs: bool) -> Result<Option<Place>, PathError> {
+    fn step(&self, walk: &mut Walk, name: OsString) -> Result<Option<Place>, PathError> {
+        if walk.write && name.eq_ignore_ascii_case(".git") {
+            return Err(PathError::GitOwned);
+        }
         let here = walk.above.last().expect("the root is never popped");
-        let last = walk.todo.iter().all(|c| c.as_bytes() == b".");
+        let last = walk.todo.is_empty();
         let found = match rustix::fs::statat(here, &name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(stat),
-            Err(Errno::NOENT) if last || make_dirs => None,
+            Err(Errno::NOENT) if last || walk.write => None,
             Err(errno) => return Err(errno.into()),
         };
         match found.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            Some(FileType::Symlink) => {
-                walk.links += 1;
-                if walk.links > LINKS_MAX {
-                    return Err(PathError::Os(Errno::LOOP));
-                }
-                let target = PathBuf::from(OsString::from_vec(rustix::fs::readlinkat(here, &name, Vec::new())?.into_bytes()));
-                if target.is_absolute() {
-                    let inside = self.inside(&target).ok_or(PathError::Outside)?.to_path_buf();
-                    walk.above.truncate(1);
-                    walk.push_front(&inside);
-                } else {
-                    walk.push_front(&target);
-                }
-                Ok(None)
-            }
+            Some(FileType::Symlink) => self.follow(walk, &name).map(|()| None),
             None if !last => {
                 match rustix::fs::mkdirat(here, &name, Mode::from_raw_mode(0o777)) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno.into()),
                 }
-                walk.enter(&name)?;
-                Ok(None)
+                walk.enter(&name).map(|()| None)
             }
-            Some(FileType::Directory) if !last => {
-                walk.enter(&name)?;
-                Ok(None)
-            }
+            Some(FileType::Directory) if !last => walk.enter(&name).map(|()| None),
             _ if last => Ok(Some(Place { dir: walk.above.pop().expect("the root is never popped"), name, found })),
             _ => Err(PathError::Os(Errno::NOTDIR)),
         }
+    }
+
+    /// Puts what a link says in front of what is left to walk.
+    fn follow(&self, walk: &mut Walk, name: &OsStr) -> Result<(), PathError> {
+        walk.links += 1;
+        if walk.links > LINKS_MAX {
+            return Err(PathError::Os(Errno::LOOP));
+        }
+        let here = walk.above.last().expect("the root is never popped");
+        let target = PathBuf::from(OsString::from_vec(rustix::fs::readlinkat(here, name, Vec::new())?.into_bytes()));
+        if target.is_absolute() {
+            let inside = self.inside(&target).ok_or(PathError::Outside)?;
+            walk.above.truncate(1);
+            walk.push_front(inside.as_os_str());
+        } else {
+            walk.push_front(target.as_os_str());
+        }
+        Ok(())
     }
 }
 
@@ -284,21 +399,25 @@ struct Walk {
     above: Vec<OwnedFd>,
     todo: VecDeque<OsString>,
     links: usize,
+    /// The path is to be written: missing directories are made.
+    write: bool,
 }
 
 impl Walk {
-    fn push_front(&mut self, path: &Path) {
-        for component in path.components().rev() {
-            let step = match component {
-                Component::Normal(name) => name,
-                Component::ParentDir => OsStr::new(".."),
-                Component::CurDir | Component::RootDir | Component::Prefix(_) => OsStr::new("."),
-            };
-            self.todo.push_front(step.to_owned());
+    fn push_front(&mut self, path: &OsStr) {
+        // A slash at the end asks for a directory, as `.` does.
+        if path.as_bytes().ends_with(b"/") {
+            self.todo.push_front(OsString::from("."));
+        }
+        for step in path.as_bytes().split(|b| *b == b'/').rev().filter(|step| !step.is_empty()) {
+            self.todo.push_front(OsStr::from_bytes(step).to_owned());
         }
     }
 
     fn enter(&mut self, name: &OsStr) -> Result<(), PathError> {
+        if self.above.len() >= HELD_MAX {
+            return Err(PathError::Os(Errno::NAMETOOLONG));
+        }
         let here = self.above.last().expect("the root is never popped");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let next = rustix::fs::openat(here, name, flags, Mode::empty())?;
@@ -365,7 +484,10 @@ mod tests {
             {
                 assert_eq!(read(&workdir, path).as_deref(), Ok("inside"), "{path} {}", workdir.beneath);
             }
-            assert!(workdir.open_dir(".").is_ok() && workdir.open_dir(&root).is_ok() && workdir.open_dir("absolute_dir").is_ok());
+            for path in [".", "./", &root, "absolute_dir/", "sub/.."] {
+                assert!(workdir.read_dir(path, 9).is_ok(), "{path}");
+            }
+            assert_eq!(workdir.read_dir("sub", 9).unwrap(), [("file".into(), Kind::File), ("up".into(), Kind::Other)]);
         }
     }
 
