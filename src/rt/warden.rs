@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(bed.told(), "signalled");
         assert_eq!(bed.watching.join().unwrap(), Some(LastResort::Stuck));
         let took = begun.elapsed();
-        assert!(took >= GRACE && took < GRACE + Duration::from_millis(500), "the signal gives no second grace: {took:?}");
+        assert!(took >= GRACE && took < 2 * GRACE, "{took:?}");
     }
 
     #[test]
