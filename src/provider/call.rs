@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::body_error::plain_text;
-use super::cassette::{CallKey, HEADERS_KEPT, Played, Recorder, Replay, Take};
+use super::cassette::{CallKey, HEADERS_KEPT, Played, Recorder, Replay, SECRET_BYTES_MIN, Take};
 use super::client::{Body, Client};
 use super::error::{Class, ProviderError};
 use super::retry::{self, Verdict};
@@ -248,7 +248,7 @@ impl Session {
 
     /// A provider may quote the key that it refuses.
     fn redacted(&self, mut error: ProviderError) -> ProviderError {
-        if let Some(key) = self.key.as_ref().map(Secret::expose).filter(|k| k.len() >= 4 && error.message.contains(*k)) {
+        if let Some(key) = self.key.as_ref().map(Secret::expose).filter(|k| k.len() >= SECRET_BYTES_MIN && error.message.contains(*k)) {
             error.message = error.message.replace(key, "[secret]");
         }
         error

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 /// The response headers that a decoder or the retry policy looks at.
 pub(super) const HEADERS_KEPT: [&str; 4] = ["content-type", "retry-after", "retry-after-ms", "request-id"];
 /// Shorter values are no secrets but placeholders (`x`, `local`), and would be found in half of all words.
-const SECRET_BYTES_MIN: usize = 6;
+pub(super) const SECRET_BYTES_MIN: usize = 6;
 /// What stands in a recording where a secret was.
 const MASK: &str = "[secret]";
 

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod endings;
 mod gantry;
+mod parts;
 mod provider;
 mod rendered;
 mod shell;
