@@ -21,6 +21,9 @@ use crate::rt;
 /// Room for the lines of several turns without growing (bytes).
 const BUFFER_BYTES_START: usize = 64 * limits::KIB;
 
+/// How long the warden waits for the lock, which the core holds for microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_millis(10);
+
 /// The sums behind `result`, folded from the events themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -163,20 +166,22 @@ impl Sink {
 
     /// Whether the reader is gone (or the descriptor failed), and how.
     pub fn broken(&self) -> Option<io::ErrorKind> {
-        self.lock().broken
+        self.lock_until(rt::Clock::now() + LOCK_PATIENCE)?.broken
     }
 
-    /// Writes pending bytes without waiting; for the warden. True when some are left.
+    /// Writes pending bytes without waiting; for the warden. True when some are left, or when the core holds the lock for longer
+    /// than a line takes: it may be stuck in a write, and the warden must not be.
     pub fn drain_some(&self) -> bool {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock_until(rt::Clock::now() + LOCK_PATIENCE) else { return true };
         state.write(self.fd.as_fd());
         state.pending() > 0 && state.broken.is_none()
     }
 
-    /// Drops what is pending and every line to come: the reader is gone.
+    /// Drops what is pending and every line to come: the reader is gone. For the warden.
     pub fn mark_reader_gone(&self) {
-        let mut state = self.lock();
-        state.fail(io::ErrorKind::BrokenPipe);
+        if let Some(mut state) = self.lock_until(rt::Clock::now() + LOCK_PATIENCE) {
+            state.fail(io::ErrorKind::BrokenPipe);
+        }
     }
 
     /// Writes a `result` from the folded sums when the core did not: for the warden, right before the process ends.
