@@ -1,9 +1,9 @@
 //! What was asked: from the command line to a plan that can be carried out, or to words for a person.
 //!
-//! [`table`] has a row for every flag of a run and [`COMMANDS`] one for every command; the parser ([`raw`]), the help and
-//! docs/CLI.md ([`usage`]) and the [`completions`] read the rows. What was typed ([`raw`]) is kept apart from what is meant
-//! ([`resolve`]): the first needs no I/O, the second opens, reads and checks everything, and tells all faults at once.
-//! [`env`](mod@env) is the only reader of the environment, [`sys`] the only caller of the system here.
+//! `table` has a row for every flag of a run and `COMMANDS` one for every command; the parser (`raw`), the help and
+//! docs/CLI.md (`usage`) and the `completions` read the rows. What was typed (`raw`) is kept apart from what is meant
+//! (`resolve`): the first needs no I/O, the second opens, reads and checks everything, and tells all faults at once.
+//! `env` is the only reader of the environment, `sys` the only caller of the system here.
 
 mod commands;
 mod completions;

@@ -1,7 +1,7 @@
 //! What the embedder sees: the event model in one definition, and the one writer of stdout.
 //!
-//! [`event`] defines every event once; the writer, the JSON Schema ([`schema`]), `docs/EVENTS.md` and the tables of the
-//! README come from that definition. [`sink`] owns stdout. [`ward`] is what the warden thread may do to a run.
+//! `event` defines every event once; the writer, the JSON Schema (`schema`), `docs/EVENTS.md` and the tables of the
+//! README come from that definition. `sink` owns stdout. `ward` is what the warden thread may do to a run.
 
 mod docs;
 mod event;
