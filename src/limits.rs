@@ -92,13 +92,15 @@ pub const CALL_ARGS_BYTES_MAX: usize = 16 * MIB;
 pub const REPLY_BYTES_MAX: usize = 32 * MIB;
 /// One SSE line (bytes): a write of 16 MiB escaped twice fits, an endless line does not.
 pub const SSE_LINE_BYTES_MAX: usize = 64 * MIB;
+/// A whole streamed answer (bytes as sent): 128,000 tokens in events of 350 bytes each take 45 MB.
+pub const STREAM_BYTES_MAX: usize = 256 * MIB;
 /// Values in one event or body. A long answer is a long string; a million values would take forty times their text in memory.
 pub const JSON_VALUES_MAX: usize = 1_000_000;
 /// The head of a response (bytes): hyper's buffer, which bounds endless headers.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 256 * KIB;
 /// What is read behind the last event of an answer to keep the connection (bytes).
 pub const SETTLE_BYTES_MAX: usize = 16 * KIB;
-/// How long that may take (ms).
+/// How long that may take, and how long a kept connection may take to be ready again (ms).
 pub const SETTLE_MS: u64 = 50;
 /// Attempts of one model call, the first included. From the contract.
 pub const ATTEMPTS_MAX: u32 = 4;
@@ -143,5 +145,6 @@ pub const SIGNAL_ECHO_MS: u64 = 50;
 
 const _: () = assert!(CALL_ARGS_BYTES_MAX * 2 <= SSE_LINE_BYTES_MAX);
 const _: () = assert!(CALL_ARGS_BYTES_MAX <= REPLY_BYTES_MAX);
+const _: () = assert!(REPLY_BYTES_MAX < STREAM_BYTES_MAX && SSE_LINE_BYTES_MAX < STREAM_BYTES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= CHUNK_BYTES_MAX);
 const _: () = assert!(CANCEL_GRACE_MS + LAST_WRITE_MS <= 2_000);

@@ -41,7 +41,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("process::exit", &[]),
     ("monoio", &["src/rt/"]),
     ("monoio_compat", &["src/rt/"]),
-    ("hyper", &["src/provider/client.rs", "src/provider/body.rs", "src/rt/"]),
+    ("hyper", &["src/provider/client.rs", "src/provider/line.rs", "src/provider/body.rs", "src/rt/"]),
     ("rustls", &["src/provider/tls.rs"]),
     ("tokio_rustls", &["src/provider/tls.rs"]),
     ("rustls_native_certs", &["src/provider/tls.rs"]),
@@ -58,8 +58,14 @@ const DOORS: &[(&str, &[&str])] = &[
 ];
 
 /// Files that are compiled for tests only.
-const TEST_FILES: &[&str] =
-    &["src/cli/scratch.rs", "src/compress/random.rs", "src/provider/conformance.rs", "src/provider/feed.rs", "src/tools/testdir.rs"];
+const TEST_FILES: &[&str] = &[
+    "src/cli/scratch.rs",
+    "src/compress/random.rs",
+    "src/provider/conformance.rs",
+    "src/provider/feed.rs",
+    "src/provider/raw.rs",
+    "src/tools/testdir.rs",
+];
 /// Files of tables, which may be as long as their rows.
 const TABLES: &[&str] = &["src/cli/table.rs"];
 /// Words that say nothing about what a thing is.

@@ -3,19 +3,17 @@
 //! A call is atomic. The reply comes out only when its stream ended properly; whatever a failed attempt sent is forgotten but
 //! for the usage that it stated, since that is paid for.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::body_error::plain_text;
-use super::cassette::{CallKey, HEADERS_KEPT, Played, Recorder, Replay, SECRET_BYTES_MIN, Take};
-use super::client::{Body, Client};
+use super::cassette::{CallKey, Recorder, Replay, Take};
+use super::client::Client;
 use super::error::{Class, ProviderError};
+use super::incoming::{Incoming, Source, Trace};
+use super::mask::Mask;
 use super::retry::{self, Verdict};
-use super::sse::{Splitter, TooLong};
-use super::types::{Codec, Decoder, Progress, Reply, Usage};
-use crate::limits;
+use super::types::{Codec, Reply, Usage};
 use crate::rt::{self, Cancel, Clock, Either};
 use crate::secret::Secret;
 
@@ -33,6 +31,7 @@ pub struct Session {
     transport: Transport,
     agent: String,
     key: Option<Secret>,
+    mask: Mask,
     recorder: Option<Recorder>,
     random: u64,
 }
@@ -81,25 +80,6 @@ pub struct Call<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// The head of an answer and the rest of it.
-struct Incoming {
-    status: u16,
-    headers: HeaderMap,
-    body: Source,
-}
-
-enum Source {
-    Live(Body),
-    Played { chunks: std::vec::IntoIter<Bytes>, cut: bool },
-}
-
-/// What an attempt left behind besides its result.
-#[derive(Default)]
-struct Trace {
-    first_byte: Option<Instant>,
-    usage: Option<Usage>,
-}
-
 impl Session {
     /// A session of one agent. `random` seeds the jitter of its back-off.
     pub fn new(
@@ -110,7 +90,11 @@ impl Session {
         recorder: Option<Recorder>,
         random: u64,
     ) -> Session {
-        Session { codec, transport, agent: agent.to_owned(), key, recorder, random: random | 1 }
+        let mask = Mask::new(match &transport {
+            Transport::Live(client) => key.iter().cloned().chain(client.header_values().map(Secret::new)).collect(),
+            Transport::Replay(_) => Vec::new(),
+        });
+        Session { codec, transport, agent: agent.to_owned(), key, mask, recorder, random: random | 1 }
     }
 
     /// The codec, for encoding what the next call sends.
@@ -125,57 +109,76 @@ impl Session {
     pub async fn call(&mut self, call: &Call<'_>, on_retry: &mut dyn FnMut(&RetryNote)) -> Result<Answer, ProviderError> {
         let started = Clock::now();
         let mut failed_usage = Usage::default();
-        let mut last_message = String::new();
+        let mut last_fault = None;
         let mut attempt = 0;
         loop {
             attempt += 1;
             let attempt_start = Clock::now();
             let mut trace = Trace::default();
-            let tried = rt::select(ended(call), self.attempt(call, attempt, &mut trace)).await;
-            let error = match tried {
-                Either::Left(error) => return Err(error),
-                Either::Right(Ok(reply)) => {
+            let mut error = match self.attempt(call, attempt, &mut trace).await {
+                Ok(reply) => {
                     let ttft_ms = ms(trace.first_byte.unwrap_or(attempt_start).saturating_duration_since(attempt_start));
                     let duration_ms = ms(Clock::now().saturating_duration_since(started));
                     return Ok(Answer { reply, attempts: attempt, ttft_ms, duration_ms, failed_usage });
                 }
-                Either::Right(Err(error)) => self.redacted(error),
+                Err(error) => error,
             };
+            error.message = self.mask.text(&error.message);
             failed_usage = failed_usage + trace.usage.unwrap_or_default();
             let left = call.deadline.saturating_duration_since(Clock::now());
-            let same_again = last_message == error.message;
+            let same_again = trace.fault.is_some() && trace.fault == last_fault;
             let Verdict::Again(delay) = retry::judge(&error, attempt, left, self.next_random(), same_again) else { return Err(error) };
             let ProviderError { class, status, message, .. } = error;
-            on_retry(&RetryNote { attempt, class, status, delay_ms: ms(delay), message: message.clone() });
-            last_message = message;
+            on_retry(&RetryNote { attempt, class, status, delay_ms: ms(delay), message });
+            last_fault = trace.fault;
             if let Either::Left(error) = rt::select(ended(call), rt::sleep(delay)).await {
                 return Err(error);
             }
         }
     }
 
+    /// One attempt; it is recorded however it ends.
     async fn attempt(&mut self, call: &Call<'_>, attempt: u32, trace: &mut Trace) -> Result<Reply, ProviderError> {
         let key = CallKey { agent: self.agent.clone(), turn: call.turn, attempt };
-        let mut incoming = self.send(call, &key).await?;
-        let mut take = self.recorder.is_some().then(|| Take {
-            key,
-            answers: call.answers.to_vec(),
-            status: incoming.status,
-            headers: kept_headers(&incoming.headers),
-            chunks: Vec::new(),
-            body: Vec::new(),
-            cut: true,
-        });
-        let read = self.read(&mut incoming, trace, &mut take).await;
-        if let (Some(recorder), Some(mut take)) = (&mut self.recorder, take) {
-            take.cut = matches!(&read, Err(error) if matches!(error.class, Class::Transport | Class::Timeout));
-            recorder.append(take).map_err(|e| ProviderError::new(Class::BadRequest, format!("the recording cannot be written: {e}")))?;
+        trace.take = self.recorder.is_some().then(|| Take::begin(key.clone(), call.answers));
+        let mut incoming = None;
+        let read = match rt::select(ended(call), self.exchange(call, &key, &mut incoming, trace)).await {
+            Either::Left(error) => Err(error),
+            Either::Right(read) => read,
+        };
+        if let (Some(recorder), Some(mut take)) = (&mut self.recorder, trace.take.take()) {
+            if let Err(error) = &read {
+                take.end(error);
+            }
+            let written = recorder.append(take);
+            // A failure of the attempt's own tells more; and when there is none, the recording is what was asked for.
+            if let (Ok(_), Err(error)) = (&read, written) {
+                return Err(ProviderError::new(Class::BadRequest, format!("the recording cannot be written: {error}")));
+            }
         }
-        let reply = read?;
-        if let Source::Live(body) = incoming.body {
-            body.settle().await;
+        let broken = matches!(&read, Err(error) if matches!(error.class, Class::Transport | Class::Timeout | Class::Deadline));
+        if let (Transport::Live(client), Some(Incoming { body: Source::Live(body), .. })) = (&mut self.transport, incoming)
+            && !broken
+            && let Some(line) = body.settle().await
+        {
+            client.keep(line);
         }
-        Ok(reply)
+        read
+    }
+
+    /// Sends the request and reads the answer, which stays in `incoming`.
+    async fn exchange(
+        &mut self,
+        call: &Call<'_>,
+        key: &CallKey,
+        incoming: &mut Option<Incoming>,
+        trace: &mut Trace,
+    ) -> Result<Reply, ProviderError> {
+        let incoming = incoming.insert(self.send(call, key).await?);
+        if let Some(take) = &mut trace.take {
+            take.head(incoming.status, &incoming.headers);
+        }
+        incoming.read(&*self.codec, &self.mask, trace).await
     }
 
     async fn send(&mut self, call: &Call<'_>, key: &CallKey) -> Result<Incoming, ProviderError> {
@@ -187,160 +190,26 @@ impl Session {
                 Ok(Incoming { status: head.status.as_u16(), headers: head.headers, body: Source::Live(body) })
             }
             Transport::Replay(replay) => {
-                let Played { status, headers, chunks, cut } = replay.play(key, call.answers)?;
-                let pair = |(n, v): &(String, String)| Some((n.parse::<HeaderName>().ok()?, v.parse::<HeaderValue>().ok()?));
-                let headers = headers.iter().filter_map(pair).collect();
-                Ok(Incoming { status, headers, body: Source::Played { chunks: chunks.into_iter(), cut } })
+                let take = replay.play(key, call.answers)?;
+                let failed = take.failed.clone();
+                let Some(status) = take.status else { return Err(failed.expect("what has no answer has failed")) };
+                let body = Source::Played { chunks: take.pieces().into_iter(), failed };
+                Ok(Incoming { status, headers: take.headers.clone(), body })
             }
         }
-    }
-
-    /// Judges the head and decodes the body.
-    async fn read(&self, incoming: &mut Incoming, trace: &mut Trace, take: &mut Option<Take>) -> Result<Reply, ProviderError> {
-        let status = incoming.status;
-        if (300..400).contains(&status) {
-            return Err(self.redirected(status, &incoming.headers));
-        }
-        if let Some(encoding) = text(&incoming.headers, "content-encoding").filter(|e| *e != "identity") {
-            let message = format!("the server compressed its answer ({encoding}) although it was asked not to");
-            return Err(ProviderError { status: Some(status), ..ProviderError::new(Class::BadRequest, message) });
-        }
-        if !(200..300).contains(&status) {
-            let body = read_whole(&mut incoming.body, limits::ERROR_BODY_BYTES_MAX, trace, take).await.unwrap_or_else(|(body, _)| body);
-            let mut error = self.codec.error(status, &body);
-            error.retry_after = retry::hint(&incoming.headers, SystemTime::UNIX_EPOCH + Duration::from_millis(Clock::epoch_ms()));
-            if let Some(id) = text(&incoming.headers, "request-id").or_else(|| text(&incoming.headers, "x-request-id")) {
-                error.message.push_str(&format!(" [request {}]", &id[..id.floor_char_boundary(100)]));
-            }
-            return Err(error);
-        }
-        let kind = text(&incoming.headers, "content-type").unwrap_or("text/event-stream").to_ascii_lowercase();
-        if kind.starts_with("application/json") {
-            let body = read_whole(&mut incoming.body, limits::REPLY_BYTES_MAX, trace, take).await.map_err(|(_, error)| error)?;
-            return self.codec.whole(&body);
-        }
-        if kind.starts_with("text/html") {
-            let body = read_whole(&mut incoming.body, limits::ERROR_BODY_BYTES_MAX, trace, take).await.unwrap_or_else(|(body, _)| body);
-            let message =
-                format!("the server answered {status} with {}, not with a model's answer; is the base URL right?", plain_text(&body));
-            return Err(ProviderError { status: Some(status), ..ProviderError::new(Class::BadRequest, message) });
-        }
-        self.stream(&mut incoming.body, trace, take).await
-    }
-
-    async fn stream(&self, body: &mut Source, trace: &mut Trace, take: &mut Option<Take>) -> Result<Reply, ProviderError> {
-        let mut decoder = self.codec.decoder();
-        let mut splitter = Splitter::default();
-        let read = drive(&mut *decoder, &mut splitter, body, trace, take).await;
-        trace.usage = decoder.usage();
-        read?;
-        decoder.finish()
-    }
-
-    fn redirected(&self, status: u16, headers: &HeaderMap) -> ProviderError {
-        let target = text(headers, "location").and_then(|l| l.parse::<http::Uri>().ok());
-        let host = target.as_ref().and_then(http::Uri::host).unwrap_or("nowhere");
-        let message = format!(
-            "the server answered {status} and sends us to {host}; redirects are not followed, since the key would go along. Set the base URL to where the API is"
-        );
-        ProviderError { status: Some(status), ..ProviderError::new(Class::BadRequest, message) }
-    }
-
-    /// A provider may quote the key that it refuses.
-    fn redacted(&self, mut error: ProviderError) -> ProviderError {
-        if let Some(key) = self.key.as_ref().map(Secret::expose).filter(|k| k.len() >= SECRET_BYTES_MIN && error.message.contains(*k)) {
-            error.message = error.message.replace(key, "[secret]");
-        }
-        error
     }
 
     fn next_random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
+        self.random = shuffled(self.random);
         self.random
     }
 }
 
-impl Source {
-    async fn next_chunk(&mut self) -> Option<Result<Bytes, ProviderError>> {
-        match self {
-            Source::Live(body) => body.next_chunk().await,
-            Source::Played { chunks, cut } => match chunks.next() {
-                Some(chunk) => Some(Ok(chunk)),
-                None if std::mem::take(cut) => Some(Err(ProviderError::new(Class::Transport, "the recorded body breaks off here"))),
-                None => None,
-            },
-        }
-    }
-}
-
-/// An error that came while a stream was decoded, or the bound on its lines.
-struct Broken(ProviderError);
-
-impl From<TooLong> for Broken {
-    fn from(_: TooLong) -> Broken {
-        let message = format!("the server sent a line of more than {} MiB", limits::SSE_LINE_BYTES_MAX / limits::MIB);
-        Broken(ProviderError::new(Class::Protocol, message))
-    }
-}
-
-async fn drive(
-    decoder: &mut dyn Decoder,
-    splitter: &mut Splitter,
-    body: &mut Source,
-    trace: &mut Trace,
-    take: &mut Option<Take>,
-) -> Result<(), ProviderError> {
-    let mut progress = Progress::More;
-    while progress == Progress::More {
-        let mut feed = |event: &[u8], data: &mut [u8]| -> Result<(), Broken> {
-            if progress == Progress::More {
-                progress = decoder.event(event, data).map_err(Broken)?;
-            }
-            Ok(())
-        };
-        let Some(chunk) = body.next_chunk().await else {
-            // A line that breaks off is no event; whether the answer was complete without it, the decoder knows.
-            return match splitter.finish(&mut feed) {
-                Err(Broken(error)) if error.class != Class::Protocol => Err(error),
-                _ => Ok(()),
-            };
-        };
-        let chunk = chunk?;
-        note(&chunk, trace, take);
-        splitter.feed(&chunk, &mut feed).map_err(|broken| broken.0)?;
-    }
-    Ok(())
-}
-
-/// Reads a body up to a bound; what lies beyond is left.
-async fn read_whole(
-    body: &mut Source,
-    bytes_max: usize,
-    trace: &mut Trace,
-    take: &mut Option<Take>,
-) -> Result<Vec<u8>, (Vec<u8>, ProviderError)> {
-    let mut out = Vec::new();
-    while out.len() < bytes_max {
-        match body.next_chunk().await {
-            None => break,
-            Some(Ok(chunk)) => {
-                note(&chunk, trace, take);
-                out.extend_from_slice(&chunk[..chunk.len().min(bytes_max - out.len())]);
-            }
-            Some(Err(error)) => return Err((out, error)),
-        }
-    }
-    Ok(out)
-}
-
-fn note(chunk: &Bytes, trace: &mut Trace, take: &mut Option<Take>) {
-    trace.first_byte.get_or_insert_with(Clock::now);
-    if let Some(take) = take {
-        take.chunks.push(chunk.len());
-        take.body.extend_from_slice(chunk);
-    }
+/// The next number of an xorshift generator. Jitter needs nothing better.
+fn shuffled(mut number: u64) -> u64 {
+    number ^= number << 13;
+    number ^= number >> 7;
+    number ^ (number << 17)
 }
 
 /// Waits for whatever ends the run before the call does.
@@ -353,14 +222,243 @@ async fn ended(call: &Call<'_>) -> ProviderError {
     ProviderError::new(Class::Deadline, why)
 }
 
-fn kept_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    HEADERS_KEPT.iter().filter_map(|name| Some(((*name).to_owned(), text(headers, name)?.to_owned()))).collect()
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).and_then(|v| v.to_str().ok())
-}
-
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    use gantry_bench::upstream::{Turn, Wire as Scripted};
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::provider::raw::{Raw, answer, request};
+    use crate::provider::{ClientSetup, TlsRoots, VENDORS, Wire, codec};
+    use crate::rt::{Cause, DriverChoice, block_on};
+
+    /// Longer than anything here takes; reached only when something hangs.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const KEY: &str = "sk-key-1234567";
+    const TOKEN: &str = "tok-1234567";
+
+    fn both(test: impl AsyncFn()) {
+        for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+            block_on(choice, async |_| rt::timeout(PATIENCE, test()).await.expect("nothing hangs")).unwrap();
+        }
+    }
+
+    /// A seed whose first three waits are short.
+    fn hasty() -> u64 {
+        let waits = |seed: &u64| std::iter::successors(Some(shuffled(seed | 1)), |n| Some(shuffled(*n))).zip([501, 1_001, 2_001]);
+        (1..).find(|seed| waits(seed).all(|(number, ceiling)| number % ceiling < 30)).unwrap()
+    }
+
+    fn session(transport: Transport, recorder: Option<Recorder>) -> Session {
+        let vendor = VENDORS.iter().find(|vendor| vendor.name == "anthropic").unwrap();
+        let codec = codec(Wire::AnthropicMessages, vendor);
+        Session::new(codec, transport, "single", Some(Secret::new(KEY)), recorder, hasty())
+    }
+
+    fn live(server: &Raw) -> Transport {
+        Transport::Live(Box::new(Client::new(ClientSetup {
+            base_url: format!("http://{}", server.addr).parse().unwrap(),
+            headers: vec![(HeaderName::from_static("x-gate"), HeaderValue::from_str(&format!("Bearer {TOKEN}")).unwrap())],
+            tls: TlsRoots::default(),
+            connect_timeout: PATIENCE,
+            idle_timeout: PATIENCE,
+        })))
+    }
+
+    /// One call, and what was said on the way.
+    async fn ask(session: &mut Session, turn: u32, left: Duration, cancel: &Cancel) -> (Result<Answer, ProviderError>, Vec<RetryNote>) {
+        let mut notes = Vec::new();
+        let call = Call { body: &[Bytes::from_static(b"{}")], turn, answers: &[], deadline: Clock::now() + left, cancel };
+        let answer = session.call(&call, &mut |note| notes.push(note.clone())).await;
+        (answer, notes)
+    }
+
+    async fn asked(answers: Vec<Vec<u8>>) -> (Result<Answer, ProviderError>, Vec<RetryNote>, usize) {
+        let server = Raw::answering(answers);
+        let (answer, notes) = ask(&mut session(live(&server), None), 0, PATIENCE, &Cancel::new()).await;
+        (answer, notes, server.accepted())
+    }
+
+    fn events(text: &str) -> String {
+        String::from_utf8(Turn::new().text(text).usage([7, 2, 0, 0]).events(Scripted::Anthropic)).unwrap()
+    }
+
+    fn sse(body: &str) -> Vec<u8> {
+        answer("200 OK", &["content-type: text/event-stream"], body)
+    }
+
+    /// An answer that states its usage and then breaks off.
+    fn broken() -> Vec<u8> {
+        let mut bytes = sse(&events("lost"));
+        bytes.truncate(bytes.len() - 40);
+        bytes
+    }
+
+    #[test]
+    fn a_recording_with_failures_plays_the_same_call() {
+        let faults = || {
+            vec![
+                b"HTTP/1.1 ".to_vec(),
+                answer(
+                    "529 Busy",
+                    &["retry-after-ms: 5", "set-cookie: a=b"],
+                    "{\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}",
+                ),
+                broken(),
+                sse(&events("é漢")),
+            ]
+        };
+        both(async || {
+            let path = std::env::temp_dir().join(format!("gantry-call-{}-{}", std::process::id(), hasty()));
+            let recorder = Recorder::begin(Recorder::create(&path).unwrap(), Wire::AnthropicMessages, Vec::new()).unwrap();
+            let server = Raw::answering(faults());
+            let (lived, told) = ask(&mut session(live(&server), Some(recorder)), 3, PATIENCE, &Cancel::new()).await;
+            let cassette = std::fs::read_to_string(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+
+            let mut replayed = session(Transport::Replay(Replay::parse(&cassette, "f").unwrap()), None);
+            let (played, told_again) = ask(&mut replayed, 3, PATIENCE, &Cancel::new()).await;
+            let (lived, played) = (lived.unwrap(), played.unwrap());
+            assert_eq!((lived.reply.text().as_ref(), lived.attempts, lived.failed_usage.input), ("é漢", 4, 7));
+            assert_eq!((&lived.reply, lived.attempts, lived.failed_usage), (&played.reply, played.attempts, played.failed_usage));
+            let plain = |notes: &[RetryNote]| notes.iter().map(|n| (n.attempt, n.class, n.status, n.message.clone())).collect::<Vec<_>>();
+            assert_eq!(plain(&told), plain(&told_again));
+            assert_eq!(told.iter().map(|note| note.class).collect::<Vec<_>>(), [Class::Transport, Class::Overloaded, Class::Transport]);
+
+            let (missed, _) = ask(&mut replayed, 4, PATIENCE, &Cancel::new()).await;
+            assert_eq!(missed.unwrap_err().class, Class::ReplayMiss);
+            assert_eq!(server.accepted(), 4);
+        });
+    }
+
+    #[test]
+    fn a_call_that_was_cancelled_ends_at_once_and_is_in_the_recording() {
+        both(async || {
+            for by_deadline in [false, true] {
+                let path = std::env::temp_dir().join(format!("gantry-cancel-{}-{by_deadline}", std::process::id()));
+                let recorder = Recorder::begin(Recorder::create(&path).unwrap(), Wire::AnthropicMessages, Vec::new()).unwrap();
+                let cancel = Cancel::new();
+                let theirs = cancel.clone();
+                let server = Raw::start(move |_, mut stream: TcpStream| {
+                    request(&stream);
+                    stream.write_all(&broken()).unwrap();
+                    if !by_deadline {
+                        theirs.cancel(Cause::Signal);
+                    }
+                    // Holds the connection until the client lets it go.
+                    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+                });
+                let left = if by_deadline { Duration::from_millis(80) } else { PATIENCE };
+                let (ended, _) = ask(&mut session(live(&server), Some(recorder)), 0, left, &cancel).await;
+                let ended = ended.unwrap_err();
+                let cassette = std::fs::read_to_string(&path).unwrap();
+                std::fs::remove_file(&path).unwrap();
+                let mut replayed = session(Transport::Replay(Replay::parse(&cassette, "f").unwrap()), None);
+                let (played, _) = ask(&mut replayed, 0, PATIENCE, &Cancel::new()).await;
+                assert_eq!((ended.class, &ended), (Class::Deadline, &played.unwrap_err()));
+            }
+        });
+    }
+
+    #[test]
+    fn a_connection_outlives_a_failed_attempt() {
+        both(async || {
+            let server = Raw::start(|_, mut stream| {
+                let slow = answer("429 Slow", &["retry-after-ms: 1"], "{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"slow\"}}");
+                for answer in [slow, sse(&events("one")), sse(&events("two"))] {
+                    request(&stream);
+                    stream.write_all(&answer).unwrap();
+                }
+            });
+            let mut session = session(live(&server), None);
+            for (turn, text, attempts) in [(0, "one", 2), (1, "two", 1)] {
+                let answer = ask(&mut session, turn, PATIENCE, &Cancel::new()).await.0.unwrap();
+                assert_eq!((answer.reply.text().as_ref(), answer.attempts), (text, attempts));
+            }
+            assert_eq!(server.accepted(), 1);
+        });
+    }
+
+    #[test]
+    fn the_end_of_a_used_up_window_is_waited_for() {
+        both(async || {
+            let headers = ["anthropic-ratelimit-tokens-reset: 2999-01-01T00:00:00Z", "anthropic-ratelimit-tokens-remaining: 0"];
+            let (refused, notes, calls) = asked(vec![answer("429 Slow", &headers, "{}")]).await;
+            let refused = refused.unwrap_err();
+            assert_eq!((refused.class, notes.len(), calls), (Class::RateLimited, 0, 1));
+            assert!(refused.retry_after > Some(Duration::from_secs(86_400)), "{refused:?}");
+            let headers = ["x-ratelimit-reset-tokens: 40ms", "x-ratelimit-remaining-tokens: 0"];
+            let (answered, notes, _) = asked(vec![answer("429 Slow", &headers, "{}"), sse(&events("now"))]).await;
+            assert!(answered.is_ok() && notes[0].delay_ms >= 40, "{notes:?}");
+        });
+    }
+
+    #[test]
+    fn a_failure_is_final_only_when_its_json_is_the_same_again() {
+        let fault = |n: usize, body: &str| answer("500 Broken", &[&format!("request-id: {n}")], body);
+        both(async || {
+            let same = (0..4).map(|n| fault(n, "{\"error\":{\"message\":\"no such template\"}}")).collect();
+            let (error, notes, calls) = asked(same).await;
+            assert_eq!((notes.len(), calls), (1, 2));
+            let message = error.unwrap_err().message;
+            assert!(message.contains("no such template") && message.contains("[request 1]"), "{message}");
+            let with_id = (0..4).map(|n| fault(n, &format!("{{\"error\":{{\"message\":\"oops\"}},\"request_id\":{n}}}"))).collect();
+            assert_eq!(asked(with_id).await.2, 4);
+            assert_eq!(asked(vec![fault(0, "Internal Server Error")]).await.2, 4);
+        });
+    }
+
+    #[test]
+    fn a_redirect_is_refused_by_the_name_of_its_target() {
+        both(async || {
+            for (header, part) in [
+                ("location: https://me:pw@there.example/v2?token=1", "sends us to there.example;"),
+                ("location: /v2?token=1", "sends us to another path of its own;"),
+                ("x-none: 1", "sends us to a place that it does not name;"),
+            ] {
+                let (error, _, calls) = asked(vec![answer("307 Moved", &[header], "")]).await;
+                let message = error.unwrap_err().message;
+                assert!(message.contains(part) && !message.contains("token") && !message.contains("pw"), "{message}");
+                assert_eq!(calls, 1);
+            }
+        });
+    }
+
+    #[test]
+    fn a_compressed_answer_is_refused_and_a_compressed_failure_still_passes() {
+        both(async || {
+            let (error, _, calls) = asked(vec![answer("200 OK", &["content-encoding: gzip"], "\x1f")]).await;
+            assert!(error.unwrap_err().message.contains("(gzip)"));
+            assert_eq!(calls, 1);
+            let busy = answer("503 Busy", &["content-encoding: br", "content-type: text/html"], "\x1f");
+            let (answered, notes, _) = asked(vec![busy, sse(&events("ok"))]).await;
+            assert!(answered.is_ok() && notes[0].class == Class::Overloaded && notes[0].message.contains("compressed (br)"), "{notes:?}");
+        });
+    }
+
+    #[test]
+    fn no_message_repeats_a_key_not_even_where_it_is_cut() {
+        both(async || {
+            for front in [0, 2_028, 2_034, 2_040, 2_046] {
+                let said = format!("{}{KEY} {TOKEN} {KEY}", "x".repeat(front));
+                let body = format!("{{\"error\":{{\"type\":\"api_error\",\"message\":\"{said}\"}}}}");
+                let (error, notes, _) = asked(vec![answer("500 Broken", &[&format!("request-id: {KEY}")], &body)]).await;
+                for message in [&error.unwrap_err().message, &notes[0].message] {
+                    assert!(!message.contains("sk-k") && !message.contains("tok-1") && message.contains("[secret]"), "{front} {message}");
+                }
+            }
+            let said = format!(
+                "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"authentication_error\",\"message\":\"{KEY}\"}}}}\n\n"
+            );
+            let message = asked(vec![sse(&said)]).await.0.unwrap_err().message;
+            assert!(message.contains("[secret]") && !message.contains(KEY), "{message}");
+        });
+    }
 }

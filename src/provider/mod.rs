@@ -16,9 +16,15 @@ mod conformance;
 mod error;
 #[cfg(test)]
 mod feed;
+mod hint;
+mod incoming;
+mod line;
+mod mask;
 mod openai;
 mod openai_calls;
 mod openai_stream;
+#[cfg(test)]
+mod raw;
 mod reply;
 mod retry;
 pub mod sse;

@@ -1,10 +1,8 @@
 //! Decides whether a failed attempt is repeated, and when. Pure: time left and randomness are given.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use http::HeaderMap;
-
-use super::error::{Class, ProviderError};
+use super::error::ProviderError;
 use crate::limits;
 
 /// What follows a failed attempt.
@@ -17,34 +15,24 @@ pub(super) enum Verdict {
 }
 
 /// Judges the failure of attempt number `attempt` (from 1). `left` is the time to the deadline; `random` any number;
-/// `same_again` tells that the attempt before failed with the very same words, which a server that is merely busy seldom does.
+/// `same_again` tells that the attempt before got the very same JSON body under a 500, as from a template that cannot take the
+/// request; a server that is merely in trouble says so with a request id, or without JSON.
 pub(super) fn judge(error: &ProviderError, attempt: u32, left: Duration, random: u64, same_again: bool) -> Verdict {
-    let deterministic = same_again && error.class == Class::Server && error.status == Some(500);
-    if !error.class.retryable() || attempt >= limits::ATTEMPTS_MAX || deterministic {
+    if !error.class.retryable() || attempt >= limits::ATTEMPTS_MAX || same_again {
         return Verdict::Final;
     }
     let ceiling = (limits::BACKOFF_MS_START << (attempt - 1).min(16)).min(limits::BACKOFF_MS_MAX);
     // Full jitter: a fleet that was refused together does not come back together.
     let jitter = Duration::from_millis(random % (ceiling + 1));
     // The provider's own hint is the floor, and the jitter comes on top.
-    let delay = error.retry_after.map_or(jitter, |hint| hint + jitter);
+    let delay = error.retry_after.map_or(jitter, |hint| hint.saturating_add(jitter));
     if delay >= left { Verdict::Final } else { Verdict::Again(delay) }
-}
-
-/// The provider's hint how long to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
-pub(super) fn hint(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
-    let number = |text: &str, unit: f64| text.parse::<f64>().ok().and_then(|n| Duration::try_from_secs_f64(n * unit).ok());
-    if let Some(hint) = text("retry-after-ms").and_then(|t| number(t, 0.001)) {
-        return Some(hint);
-    }
-    let stated = text("retry-after")?;
-    number(stated, 1.0).or_else(|| Some(httpdate::parse_http_date(stated).ok()?.duration_since(now).unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::Class;
 
     const LONG: Duration = Duration::from_secs(3_600);
 
@@ -84,31 +72,13 @@ mod tests {
         let limited = ProviderError { retry_after: Some(Duration::from_secs(30)), ..error(Class::RateLimited, 429) };
         assert_eq!(judge(&limited, 1, LONG, 100, false), Verdict::Again(Duration::from_millis(30_100)));
         assert_eq!(judge(&limited, 1, Duration::from_secs(30), 100, false), Verdict::Final);
+        let never = ProviderError { retry_after: Some(Duration::MAX), ..limited };
+        assert_eq!(judge(&never, 1, LONG, 100, false), Verdict::Final);
     }
 
     #[test]
     fn a_server_that_fails_twice_with_the_same_words_is_believed() {
         assert_eq!(judge(&error(Class::Server, 500), 2, LONG, 7, true), Verdict::Final);
-        assert!(matches!(judge(&error(Class::Server, 503), 2, LONG, 7, true), Verdict::Again(_)));
-    }
-
-    #[test]
-    fn hints_come_as_milliseconds_seconds_or_a_date() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let at = |pairs: &[(&'static str, &str)]| {
-            let mut map = HeaderMap::new();
-            for (name, value) in pairs {
-                map.insert(*name, value.parse().unwrap());
-            }
-            hint(&map, now)
-        };
-        assert_eq!(at(&[("retry-after", "12")]), Some(Duration::from_secs(12)));
-        assert_eq!(at(&[("retry-after", "1.5"), ("retry-after-ms", "250")]), Some(Duration::from_millis(250)));
-        let date = httpdate::fmt_http_date(now + Duration::from_secs(90));
-        assert_eq!(at(&[("retry-after", &date)]), Some(Duration::from_secs(90)));
-        assert_eq!(at(&[("retry-after", "Mon, 01 Jan 1990 00:00:00 GMT")]), Some(Duration::ZERO));
-        assert_eq!(at(&[("retry-after", "soon")]), None);
-        assert_eq!(at(&[("retry-after", "-3")]), None);
-        assert_eq!(at(&[]), None);
+        assert!(matches!(judge(&error(Class::Server, 500), 2, LONG, 7, false), Verdict::Again(_)));
     }
 }

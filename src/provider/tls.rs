@@ -5,10 +5,10 @@
 //! or the machine knows.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
@@ -56,9 +56,13 @@ impl Tls {
     }
 
     /// Adds the machine's store for the connections to come. False when that was done already.
-    pub(super) async fn add_system_store(&mut self) -> bool {
+    pub(super) fn add_system_store(&mut self) -> bool {
+        if self.with_system_store {
+            return false;
+        }
+        self.with_system_store = true;
         self.config = None;
-        !std::mem::replace(&mut self.with_system_store, true)
+        true
     }
 
     /// Does the handshake.
@@ -99,7 +103,11 @@ async fn build(roots: &TlsRoots, with_system_store: bool) -> Result<ClientConfig
 fn read_roots(roots: &TlsRoots, with_system_store: bool) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut found = Vec::new();
     if let Some(file) = &roots.cert_file {
-        found.extend(read_pem(file)?);
+        let named = read_pem(file).map_err(|e| format!("SSL_CERT_FILE {}: {e}", file.display()))?;
+        if named.is_empty() {
+            return Err(format!("SSL_CERT_FILE {} holds no certificate in PEM form", file.display()));
+        }
+        found.extend(named);
     }
     for dir in &roots.cert_dirs {
         let entries = std::fs::read_dir(dir).map_err(|e| format!("SSL_CERT_DIR {}: {e}", dir.display()))?;
@@ -113,7 +121,107 @@ fn read_roots(roots: &TlsRoots, with_system_store: bool) -> Result<Vec<Certifica
     Ok(found)
 }
 
-fn read_pem(file: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certs = CertificateDer::pem_file_iter(file).map_err(|e| format!("SSL_CERT_FILE {}: {e}", file.display()))?;
-    certs.collect::<Result<Vec<_>, _>>().map_err(|e| format!("SSL_CERT_FILE {}: {e}", file.display()))
+fn read_pem(file: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    CertificateDer::pem_file_iter(file)?.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use gantry_bench::upstream::{Answer, Certificate, Script, Upstream};
+
+    use super::*;
+    use crate::provider::raw::Raw;
+    use crate::rt::{DriverChoice, block_on};
+
+    /// A folder with the certificate as `ca.pem`.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(certificate: &Certificate) -> Folder {
+            static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+            let name = format!("gantry-tls-{}-{}", std::process::id(), FOLDERS.fetch_add(1, Ordering::Relaxed));
+            let folder = Folder(std::env::temp_dir().join(name));
+            std::fs::create_dir(&folder.0).unwrap();
+            certificate.write_pem(folder.0.join("ca.pem"));
+            std::fs::write(folder.0.join("README"), "no certificate").unwrap();
+            folder
+        }
+
+        fn file(&self, name: &str) -> TlsRoots {
+            TlsRoots { cert_file: Some(self.0.join(name)), ..TlsRoots::default() }
+        }
+
+        fn itself(&self) -> TlsRoots {
+            TlsRoots { cert_dirs: vec![self.0.clone()], ..TlsRoots::default() }
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// One handshake on each driver.
+    fn handshake(roots: &TlsRoots, host: &str, addr: SocketAddr) -> Result<(), TlsError> {
+        let on = |choice| {
+            block_on(choice, async |_| {
+                let stream = rt::connect(&[addr], Duration::from_secs(10)).await.unwrap();
+                let secured = Tls::new(roots.clone()).connect(host, stream).await?;
+                assert_ne!(secured.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+                Ok(())
+            })
+            .unwrap()
+        };
+        on(DriverChoice::Auto).and(on(DriverChoice::Epoll))
+    }
+
+    fn upstream() -> (Folder, Upstream) {
+        let certificate = Arc::new(Certificate::new());
+        let folder = Folder::new(&certificate);
+        (folder, Upstream::start(Script::answers(vec![Answer::json(200, "{}")]).tls(certificate)))
+    }
+
+    #[test]
+    fn a_named_root_is_trusted_for_the_names_it_states() {
+        let (folder, upstream) = upstream();
+        for roots in [folder.file("ca.pem"), folder.itself()] {
+            for host in ["localhost", "127.0.0.1"] {
+                handshake(&roots, host, upstream.addr()).unwrap();
+            }
+            let other = handshake(&roots, "other.example", upstream.addr());
+            assert!(matches!(other, Err(TlsError::Certificate(_))), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_that_nobody_named_is_unknown_and_the_machine_is_asked_once() {
+        let (_folder, upstream) = upstream();
+        let unknown = handshake(&TlsRoots::default(), "localhost", upstream.addr());
+        assert!(matches!(unknown, Err(TlsError::UnknownIssuer)), "{unknown:?}");
+        let mut tls = Tls::new(TlsRoots::default());
+        assert!(tls.add_system_store() && !tls.add_system_store());
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_named() {
+        let (folder, upstream) = upstream();
+        for name in ["README", "missing"] {
+            match handshake(&folder.file(name), "localhost", upstream.addr()) {
+                Err(TlsError::Roots(why)) => assert!(why.contains(name) && why.contains("SSL_CERT_FILE"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_tls_is_no_matter_of_certificates() {
+        let server = Raw::start(|_, stream| drop(std::io::Write::write_all(&mut &stream, b"HTTP/1.1 400 Bad\r\n\r\n")));
+        let error = handshake(&TlsRoots::default(), "localhost", server.addr);
+        assert!(matches!(error, Err(TlsError::Io(_))), "{error:?}");
+    }
 }
