@@ -49,6 +49,9 @@ pub const MATCHES_COUNTED_MAX: usize = 10_000;
 pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - KIB;
 /// The pattern of `retrieve` (bytes): an error quotes it, and a longer one is a slip.
 pub const RETRIEVE_PATTERN_BYTES_MAX: usize = KIB;
+/// Its memory when compiled (bytes). A search may take as many steps as that holds states for each byte of a text that is one line:
+/// a hostile pattern kept a worker of a test build busy for 20 s at this bound, for 120 s at 8 MiB.
+pub const RETRIEVE_REGEX_BYTES_MAX: usize = MIB;
 /// A skill's text (bytes).
 pub const SKILL_BYTES_MAX: usize = 256 * KIB;
 /// What the originals of shortened results may take in memory (bytes).
