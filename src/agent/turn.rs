@@ -113,11 +113,7 @@ impl<'a> Agent<'a> {
     pub async fn run(&mut self, prompt: &str) -> Result<Ending, Error> {
         self.say(prompt);
         let stop = loop {
-            let last = self.turn >= self.setup.turns_max;
-            if last {
-                self.say(prompt::LAST_CALL);
-            }
-            match self.one_turn(last).await? {
+            match self.one_turn(self.turn >= self.setup.turns_max).await? {
                 Next::End(stop) => break stop,
                 Next::Again => self.turn += 1,
             }
@@ -242,6 +238,8 @@ impl<'a> Agent<'a> {
             _ if !reply.text().trim().is_empty() => Ok(Next::End(Stop::Completed)),
             _ if self.empty_answers < EMPTY_ANSWERS_MAX => {
                 self.empty_answers += 1;
+                // Roles alternate: many chat templates refuse two messages of the user's in a row.
+                self.transcript.append(|out, first| codec.assistant(reply, first, out));
                 self.say(prompt::EMPTY_ANSWER);
                 Ok(Next::Again)
             }
@@ -278,7 +276,9 @@ impl<'a> Agent<'a> {
             })
             .collect();
         let codec = self.session.codec();
-        self.transcript.append(|out, first| codec.tool_results(&results, None, first, out));
+        // The next call is the last one, and without tools: the model is told in the same message.
+        let note = (self.turn + 1 >= self.setup.turns_max).then_some(prompt::LAST_CALL);
+        self.transcript.append(|out, first| codec.tool_results(&results, note, first, out));
         self.answering.extend(calls.iter().map(|call| call.id.clone()));
         Ok(self.cancelled().map_or(Next::Again, Next::End))
     }

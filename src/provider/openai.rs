@@ -69,9 +69,11 @@ impl Codec for Chat {
     fn assistant(&self, reply: &Reply, _first: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b",{\"role\":\"assistant\",\"content\":");
         let text = reply.text();
-        match text.is_empty() && reply.calls().next().is_some() {
-            true => out.extend_from_slice(b"null"),
-            false => push_str(out, &text),
+        match (text.is_empty(), reply.calls().next().is_some()) {
+            (true, true) => out.extend_from_slice(b"null"),
+            // Some servers refuse an empty message; this stands for an answer without anything in it.
+            (true, false) => push_str(out, "(empty)"),
+            (false, _) => push_str(out, &text),
         }
         if self.vendor.replays_reasoning {
             for block in &reply.blocks {

@@ -41,6 +41,8 @@ fn the_turn_cap_asks_once_more_without_tools() {
         let bodies = upstream.ledger();
         assert_eq!((bodies.len(), upstream.violations()), (4, vec![]));
         assert!(bodies[3].json().get("tools").is_some(), "the tools stay, for the cache's sake");
+        assert!(String::from_utf8_lossy(&bodies[3].body).contains("This was the last turn with tools"));
+        assert!(wire == Wire::Chat || roles_alternate(&upstream));
     }
 }
 
@@ -212,4 +214,14 @@ fn an_empty_answer_is_asked_again_once() {
     let upstream = Upstream::start(Script::turns(Wire::Chat, vec![Turn::new()]));
     let done = run(&mut bed.against(&upstream, Wire::Chat));
     assert_eq!((done.code, upstream.ledger().len()), (Some(1), 2));
+    assert!(roles_alternate(&upstream));
+}
+
+/// No two messages of the user's follow each other in any request, as strict chat templates want it.
+fn roles_alternate(upstream: &Upstream) -> bool {
+    upstream.ledger().iter().all(|received| {
+        let body = received.json();
+        let roles: Vec<&str> = body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+        roles.windows(2).all(|pair| pair != ["user", "user"])
+    })
 }
