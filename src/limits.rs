@@ -15,8 +15,10 @@ pub const RESULT_LINES_HEAD: usize = 400;
 pub const RESULT_BYTES_MAX: usize = 32 * KIB;
 /// Bytes of one line: no line that a person wrote is longer, minified code and data are.
 pub const RESULT_LINE_BYTES_MAX: usize = 2 * KIB;
-/// What `read_file` reads at once (bytes); more than the contract's cut, so that the stash has more than the model.
+/// What `read_file` gives at once (bytes): with its note it stays below the contract's cut, which would say nothing of lines.
 pub const READ_BYTES_MAX: usize = TOOL_OUTPUT_BYTES_MAX - KIB;
+/// What `read_file` looks through to say how many lines there are beyond those that it gives (bytes): some 50 ms.
+pub const COUNTED_BYTES_MAX: usize = 256 * MIB;
 /// The largest file that is read on the core when the kernel has it in memory (bytes): copying it takes some ten microseconds.
 pub const READ_CACHED_BYTES_MAX: usize = 64 * KIB;
 /// Files that `edit_file` takes (bytes).
@@ -37,8 +39,11 @@ pub const LISTED_MAX: usize = RESULT_LINES_MAX - 1;
 pub const FOUND_MAX: usize = 1_000;
 /// A pattern of `grep`, or a glob (bytes): a longer one is a slip, and compiling takes memory by its length.
 pub const PATTERN_BYTES_MAX: usize = 4 * KIB;
-/// Memory of a compiled pattern, and of its cache while it runs (bytes each).
-pub const REGEX_BYTES_MAX: usize = 8 * MIB;
+/// Memory of a model's pattern when it is compiled (bytes). A search may take as many steps as that holds states for each byte of a
+/// text that is one line: a hostile pattern kept a worker of a test build busy for 20 s at this bound, for 120 s at 8 MiB.
+pub const REGEX_BYTES_MAX: usize = MIB;
+/// Memory of the cache with which `grep` runs it (bytes): enough that ordinary patterns never fill it.
+pub const REGEX_CACHE_BYTES_MAX: usize = 8 * MIB;
 /// The longest line that `grep` looks into (bytes): the searcher holds a whole one.
 pub const SEARCHED_LINE_BYTES_MAX: usize = 4 * MIB;
 /// Matching lines that `grep` shows.
@@ -49,9 +54,8 @@ pub const MATCHES_COUNTED_MAX: usize = 10_000;
 pub const RETRIEVE_BYTES_MAX: usize = RESULT_BYTES_MAX - KIB;
 /// The pattern of `retrieve` (bytes): an error quotes it, and a longer one is a slip.
 pub const RETRIEVE_PATTERN_BYTES_MAX: usize = KIB;
-/// Its memory when compiled (bytes). A search may take as many steps as that holds states for each byte of a text that is one line:
-/// a hostile pattern kept a worker of a test build busy for 20 s at this bound, for 120 s at 8 MiB.
-pub const RETRIEVE_REGEX_BYTES_MAX: usize = MIB;
+/// Entries of the skills directory that are looked at to name those there are.
+pub const SKILLS_MAX: usize = 1_000;
 /// A skill's text (bytes).
 pub const SKILL_BYTES_MAX: usize = 256 * KIB;
 /// What the originals of shortened results may take in memory (bytes).

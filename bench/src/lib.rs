@@ -3,8 +3,6 @@
 //! Nothing here sees `gantry`'s sources. The scripted upstream is a provider's server that plays a script of turns on a wire, byte
 //! for byte, with delays and faults, and keeps a ledger of what it received.
 
-pub mod bare;
-pub mod ledger;
 pub mod measure;
 pub mod script;
 pub mod upstream;

@@ -140,30 +140,6 @@ fn a_strict_script_refuses_what_breaks_a_rule_and_what_forgets() {
 }
 
 #[test]
-fn a_history_is_checked_also_when_bodies_are_not_kept_and_goes_to_the_file() {
-    let path = std::env::temp_dir().join(format!("upstream-ledger-{}", std::process::id()));
-    let script = Script::turns(Wire::Anthropic, vec![Turn::new().text("ok")]).without_bodies();
-    let upstream = Upstream::start(script.write_ledger(std::fs::File::create(&path).unwrap()));
-    let other = OK.replace("\"a\"", "\"b\"");
-    for (body, status) in [(OK, " 200 "), (&other, " 400 "), (OK, " 400 ")] {
-        assert!(text(&ask(&upstream, body)).contains(status));
-    }
-    let kept: Vec<usize> = upstream.ledger().iter().map(|r| r.body.len()).collect();
-    assert_eq!(kept, [0, 0, OK.len()]);
-    let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
-    let entries: Vec<_> = gantry_bench::ledger::read(file).map(Result::unwrap).collect();
-    assert_eq!(entries.iter().map(|e| e.body.clone().unwrap()).collect::<Vec<_>>(), [OK, &other, OK]);
-    std::fs::remove_file(path).unwrap();
-}
-
-#[test]
-fn a_round_begins_again_after_its_end() {
-    let upstream = Upstream::start(Script::round(vec![Answer::json(200, "0"), Answer::json(200, "1")]));
-    let bodies: Vec<String> = (0..5).map(|_| text(split(&ask(&upstream, OK), b"\r\n\r\n").1)).collect();
-    assert_eq!(bodies, ["0", "1", "0", "1", "0"]);
-}
-
-#[test]
 fn waits_are_kept_and_end_when_the_client_leaves() {
     let wait = Duration::from_millis(40);
     let answer = Answer::sse_in(vec![b"a".to_vec(), b"b".to_vec()]).paced(wait).after_head(wait).after(wait);

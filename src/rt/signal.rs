@@ -2,6 +2,9 @@
 //!
 //! A handler adds to an eventfd and does nothing else. A blocked mask with a signalfd would be inherited by every child, which
 //! then could not be terminated; a handler is not inherited across exec.
+//!
+//! SIGXFSZ gets a handler, too, for what it keeps from happening: a write beyond the user's limit on file sizes is an error like
+//! any other, and does not end the process without a `result`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,8 +29,9 @@ impl Signals {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         HANDLER_FD.store(fd.as_raw_fd(), Ordering::Relaxed);
         for signal in [libc::SIGINT, libc::SIGTERM] {
-            set_handler(signal)?;
+            set_handler(signal, on_signal)?;
         }
+        set_handler(libc::SIGXFSZ, on_nothing)?;
         Ok(Signals { fd })
     }
 
@@ -54,11 +58,11 @@ impl Drop for Signals {
     }
 }
 
-fn set_handler(signal: i32) -> io::Result<()> {
-    // SAFETY: an all-zero sigaction is a valid one; the handler below makes one async-signal-safe call and keeps errno.
+fn set_handler(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one; the handlers below make one async-signal-safe call at most and keep errno.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
@@ -75,6 +79,8 @@ extern "C" fn on_signal(_: i32) {
         *libc::__errno_location() = errno;
     }
 }
+
+extern "C" fn on_nothing(_: i32) {}
 
 #[cfg(test)]
 pub(super) mod tests {

@@ -67,25 +67,17 @@ struct Output {
 /// Runs a call. Comes back soon after the run's cancel or deadline, too.
 pub async fn dispatch(context: &Arc<Context>, set: &ToolSet, name: &str, args: &str, cancel: &Cancel, deadline: Instant) -> Outcome {
     let started = Clock::now();
-    let mut outcome = match run(context, set, name, args, cancel, deadline).await {
-        Ok((tool, output)) => finish(context, tool, output),
-        Err(error) => Outcome::failed(format!("error: {error}")),
+    let done = match set.get(name) {
+        Some(tool) => run(context, tool, args, cancel, deadline).await.map(|output| finish(context, tool, output)),
+        None => Err(unknown(name, set)),
     };
+    let mut outcome = done.unwrap_or_else(|error| Outcome::failed(format!("error: {error}")));
     outcome.duration_ms = u64::try_from(Clock::now().saturating_duration_since(started).as_millis()).unwrap_or(u64::MAX);
     outcome
 }
 
-async fn run(
-    context: &Arc<Context>,
-    set: &ToolSet,
-    name: &str,
-    args: &str,
-    cancel: &Cancel,
-    deadline: Instant,
-) -> Result<(&'static Tool, Output), ToolError> {
-    let tool = set.get(name).ok_or_else(|| unknown(name, set))?;
-    let args = Args::parse(args, tool.schema)?;
-    let args = Arc::new(args);
+async fn run(context: &Arc<Context>, tool: &'static Tool, args: &str, cancel: &Cancel, deadline: Instant) -> Result<Output, ToolError> {
+    let args = Arc::new(Args::parse(args, tool.schema)?);
     // The hand-over to a worker and back costs more than reading a file that is in memory.
     let quick = match tool.run_cached {
         Some(run) => rt::catch_panic(async { run(context, &args) }).await.map_err(panicked)?,
@@ -96,12 +88,11 @@ async fn run(
         None => on_worker(context, tool, &args, cancel).await?,
     };
     match work {
-        Work::Done(text) => Ok((tool, hard_cap(text))),
+        Work::Done(text) => Ok(hard_cap(text)),
         Work::Spawn(order) => {
             let is_git = matches!(order.program, Program::Git { .. });
             let finished = sandbox::run(order, cancel, deadline).await;
-            let output = if is_git { git(finished) } else { command(finished) }?;
-            Ok((tool, output))
+            if is_git { git(finished) } else { command(finished) }
         }
     }
 }
@@ -252,6 +243,29 @@ mod tests {
         ] {
             let outcome = call(&dir, name, &args);
             assert!(outcome.is_error && outcome.content.len() < limits::TOOL_ERROR_BYTES_MAX + 10, "{}", outcome.content.len());
+        }
+    }
+
+    #[test]
+    fn a_tool_that_panics_fails_and_nothing_else() {
+        let panics = |run_cached| Tool {
+            name: "panics",
+            group: crate::tools::Group::Base,
+            fidelity: crate::tools::Fidelity::Exact,
+            description: "",
+            schema: r#"{"properties":{}}"#,
+            run: |_, _| panic!("on a worker"),
+            run_cached,
+        };
+        let (on_worker, on_core): (Tool, Tool) = (panics(None), panics(Some(|_, _| panic!("on the core"))));
+        let context = Arc::new(TestDir::new().context());
+        for (tool, place) in [(on_worker, "on a worker"), (on_core, "on the core")] {
+            let tool: &'static Tool = Box::leak(Box::new(tool));
+            let cancel = Cancel::new();
+            let deadline = Clock::now() + Duration::from_secs(60);
+            let done = block_on(DriverChoice::Auto, |_| run(&context, tool, "", &cancel, deadline)).unwrap();
+            let told = done.err().unwrap().to_string();
+            assert!(told.contains(place) && told.ends_with("this is a fault of the harness"), "{told}");
         }
     }
 

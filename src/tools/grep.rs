@@ -62,7 +62,7 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
     RegexMatcherBuilder::new()
         .case_insensitive(ignore_case)
         .size_limit(limits::REGEX_BYTES_MAX)
-        .dfa_size_limit(limits::REGEX_BYTES_MAX)
+        .dfa_size_limit(limits::REGEX_CACHE_BYTES_MAX)
         .crlf(true)
         .build(pattern)
         .map_err(|e| ToolError::InvalidInput(format!("the pattern: {e}")))

@@ -5,12 +5,14 @@
 
 mod args;
 mod atomic;
+mod confinement;
 mod dispatch;
 mod edit_file;
 mod find_files;
 mod git_diff;
 mod grep;
 mod list_files;
+mod near;
 mod read_file;
 mod retrieve;
 mod set;

@@ -1,12 +1,15 @@
 //! `read_file`: a file's text, or a range of its lines.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 
 use super::{Args, Context, ToolError, Work};
 use crate::limits;
 
 /// How much of a file is looked at to tell text from binary (bytes).
 const SNIFF_BYTES: usize = 8 * limits::KIB;
+
+/// What is read of a file in one call (bytes).
+const READ_BUFFER_BYTES: usize = 64 * limits::KIB;
 
 /// What the first bytes of well-known binary formats say.
 static KINDS: &[(&[u8], &str)] = &[
@@ -28,7 +31,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Work, ToolError> {
     let path = args.str("path").unwrap_or_default();
     let file = context.workdir.open_file(path).map_err(|e| e.at(path))?;
     let bytes = file.metadata().map_err(|e| ToolError::Io(format!("{path}: {e}")))?.len();
-    answer(BufReader::with_capacity(SNIFF_BYTES, file), bytes, args)
+    answer(BufReader::with_capacity(READ_BUFFER_BYTES, file), bytes, args)
 }
 
 /// The same for a small file that the kernel has in memory, without ever waiting for a disk; nothing when it would have to.
@@ -45,75 +48,103 @@ fn answer(mut reader: impl BufRead, bytes: u64, args: &Args) -> Result<Work, Too
         return Ok(format!("{path} is a binary file ({kind}, {bytes} bytes); its content is not shown.").into());
     }
     let (start, end) = (args.int("start_line"), args.int("end_line"));
-    if start.is_none() && end.is_none() {
-        return whole(reader, bytes).map_err(io);
+    let (first, last) = (start.unwrap_or(1).max(1), end.unwrap_or(u64::MAX));
+    if last < first {
+        return Err(ToolError::InvalidInput(format!("end_line {last} is before start_line {first}")));
     }
-    let (start, end) = (start.unwrap_or(1).max(1), end.unwrap_or(u64::MAX));
-    if end < start {
-        return Err(ToolError::InvalidInput(format!("end_line {end} is before start_line {start}")));
+    let mut page = Page::read(&mut reader, first, last, bytes).map_err(io)?;
+    if start.is_some() || end.is_some() || page.is_cut {
+        page.add_note(&mut reader).map_err(io)?;
     }
-    range(reader, start, end).map_err(io)
+    Ok(Work::Done(page.text))
 }
 
-/// A file in `/proc` states no size, so the bound holds while reading, too.
-fn whole(reader: impl BufRead, bytes: u64) -> std::io::Result<Work> {
-    let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(limits::READ_BYTES_MAX));
-    reader.take(limits::READ_BYTES_MAX as u64).read_to_end(&mut out)?;
-    if bytes > out.len() as u64 && out.len() == limits::READ_BYTES_MAX {
-        let lines = memchr::memchr_iter(b'\n', &out).count();
-        out.extend_from_slice(
-            format!("\n[the file has {bytes} bytes; this is its front up to line {lines}; read on with start_line]\n").as_bytes(),
-        );
-    }
-    Ok(Work::Done(out))
+/// Lines of a file, byte for byte and within a bound.
+struct Page {
+    text: Vec<u8>,
+    /// The number of the first line in `text`.
+    first: u64,
+    /// Line ends up to where the file was read.
+    line_ends: u64,
+    /// The file was read up to here in the middle of a line.
+    in_line: bool,
+    /// There was more than the bound.
+    is_cut: bool,
 }
 
-fn range(mut reader: impl BufRead, start: u64, end: u64) -> std::io::Result<Work> {
-    let mut out = Vec::new();
-    let mut line = 0u64;
-    let mut skipped = Vec::new();
-    while line < end {
-        let keep = line + 1 >= start;
-        let target = if keep { &mut out } else { &mut skipped };
-        if read_line(&mut reader, target)? == 0 {
-            break;
+impl Page {
+    /// Reads the lines from `first` to `last`. `bytes` is how long the file says it is; a file in `/proc` says 0, so it is a hint.
+    fn read(reader: &mut impl BufRead, first: u64, last: u64, bytes: u64) -> std::io::Result<Page> {
+        let mut page = Page { text: Vec::new(), first, line_ends: 0, in_line: false, is_cut: false };
+        while page.line_ends < first - 1 && page.pass(reader, first - 1, usize::MAX, false)? {}
+        if first == 1 && last == u64::MAX {
+            page.text.reserve_exact(usize::try_from(bytes).unwrap_or(0).min(limits::READ_BYTES_MAX));
         }
-        skipped.clear();
-        line += 1;
-        if out.len() > limits::READ_BYTES_MAX {
-            out.extend_from_slice(format!("\n[cut at line {line}; read on with start_line]\n").as_bytes());
-            return Ok(Work::Done(out));
+        while page.line_ends < last {
+            let room = limits::READ_BYTES_MAX - page.text.len();
+            page.is_cut = room == 0 && !reader.fill_buf()?.is_empty();
+            if room == 0 || !page.pass(reader, last, room, true)? {
+                break;
+            }
         }
+        if page.is_cut {
+            // A line that is not whole is left to the next page, unless it alone is the page.
+            let whole = memchr::memrchr(b'\n', &page.text).map_or(page.text.len(), |at| at + 1);
+            page.text.truncate(whole);
+        }
+        Ok(page)
     }
-    if line < start {
-        return Ok(format!("[the file has only {line} lines]").into());
-    }
-    Ok(Work::Done(out))
-}
 
-/// One line with its end, of which at most a bound is kept; the whole line is consumed.
-fn read_line(reader: &mut impl BufRead, out: &mut Vec<u8>) -> std::io::Result<usize> {
-    let mut read = 0;
-    loop {
+    /// Reads on within one buffer, at most to the line end with the given number, and says whether there was anything.
+    fn pass(&mut self, reader: &mut impl BufRead, line_ends: u64, bytes_max: usize, keep: bool) -> std::io::Result<bool> {
         let buffer = reader.fill_buf()?;
-        if buffer.is_empty() {
-            return Ok(read);
+        let buffer = &buffer[..buffer.len().min(bytes_max)];
+        let mut taken = buffer.len();
+        for at in memchr::memchr_iter(b'\n', buffer) {
+            self.line_ends += 1;
+            if self.line_ends == line_ends {
+                taken = at + 1;
+                break;
+            }
         }
-        let end = memchr::memchr(b'\n', buffer).map(|at| at + 1);
-        let taken = end.unwrap_or(buffer.len());
-        if out.len() <= limits::READ_BYTES_MAX {
-            out.extend_from_slice(&buffer[..taken]);
+        if keep {
+            self.text.extend_from_slice(&buffer[..taken]);
         }
+        self.in_line = if taken > 0 { buffer[taken - 1] != b'\n' } else { self.in_line };
         reader.consume(taken);
-        read += taken;
-        if end.is_some() {
-            return Ok(read);
+        Ok(taken > 0)
+    }
+
+    /// Says which lines these are, of how many.
+    fn add_note(&mut self, reader: &mut impl BufRead) -> std::io::Result<()> {
+        let in_text = memchr::memchr_iter(b'\n', &self.text).count() as u64 + u64::from(self.text.last().is_some_and(|b| *b != b'\n'));
+        let mut counted = 0;
+        while counted < limits::COUNTED_BYTES_MAX && self.pass(reader, u64::MAX, usize::MAX, false)? {
+            counted += READ_BUFFER_BYTES;
         }
+        let total = self.line_ends + u64::from(self.in_line);
+        let at_least = if counted < limits::COUNTED_BYTES_MAX { "" } else { "at least " };
+        let Page { first, text, .. } = self;
+        let last = *first + in_text - 1;
+        let note = if text.is_empty() {
+            format!("[the file has only {total} lines]")
+        } else if !self.is_cut {
+            format!("[lines {first}-{last} of {total}]")
+        } else if text.ends_with(b"\n") {
+            format!("[lines {first}-{last} of {at_least}{total}; read on with start_line {}]", last + 1)
+        } else {
+            format!("[line {first} of {at_least}{total} is cut after {} bytes; grep shows parts of long lines]", text.len())
+        };
+        if text.last().is_some_and(|b| *b != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(note.as_bytes());
+        Ok(())
     }
 }
 
 /// What a file is, unless it is text in an encoding close to ASCII.
-pub(super) fn binary_kind(front: &[u8]) -> Option<&'static str> {
+fn binary_kind(front: &[u8]) -> Option<&'static str> {
     if let Some(row) = KINDS.iter().find(|row| front.starts_with(row.0)) {
         return Some(row.1);
     }
@@ -169,20 +200,42 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_inclusive_and_told_when_it_is_beyond_the_end() {
+    fn a_range_is_inclusive_and_says_what_it_is() {
         let dir = TestDir::new();
         dir.write("a", "1\n2\r\n3\n4");
         for (range, want) in [
-            (r#""start_line":2,"end_line":3"#, "2\r\n3\n"),
-            (r#""start_line":4"#, "4"),
-            (r#""end_line":1"#, "1\n"),
-            (r#""start_line":0,"end_line":1"#, "1\n"),
-            (r#""start_line":3,"end_line":99"#, "3\n4"),
+            (r#""start_line":2,"end_line":3"#, "2\r\n3\n[lines 2-3 of 4]"),
+            (r#""start_line":"2","end_line":2.0"#, "2\r\n[lines 2-2 of 4]"),
+            (r#""start_line":4"#, "4\n[lines 4-4 of 4]"),
+            (r#""end_line":1"#, "1\n[lines 1-1 of 4]"),
+            (r#""start_line":0,"end_line":1"#, "1\n[lines 1-1 of 4]"),
+            (r#""start_line":3,"end_line":99"#, "3\n4\n[lines 3-4 of 4]"),
             (r#""start_line":5"#, "[the file has only 4 lines]"),
+            (r#""start_line":99,"end_line":100"#, "[the file has only 4 lines]"),
+            (r#""start_line":null,"end_line":null"#, "1\n2\r\n3\n4"),
         ] {
             assert_eq!(read(&dir, &format!("{{\"path\":\"a\",{range}}}")).unwrap(), want, "{range}");
         }
         assert!(matches!(read(&dir, r#"{"path":"a","start_line":3,"end_line":2}"#), Err(ToolError::InvalidInput(_))));
+        dir.write("ended", "1\n2\n");
+        assert_eq!(read(&dir, r#"{"path":"ended","start_line":2}"#).unwrap(), "2\n[lines 2-2 of 2]");
+        assert_eq!(read(&dir, r#"{"path":"ended","start_line":3}"#).unwrap(), "[the file has only 2 lines]");
+        dir.write("empty", "");
+        assert_eq!(read(&dir, r#"{"path":"empty","start_line":1}"#).unwrap(), "[the file has only 0 lines]");
+    }
+
+    /// Ranges of a file that is longer than any buffer, against the plain way to say the same.
+    #[test]
+    fn every_range_is_what_splitting_into_lines_gives() {
+        let dir = TestDir::new();
+        let text: String = (0..6_000).map(|i| format!("{i}{}\n", "x".repeat(i * 7 % 50))).collect();
+        dir.write("a", &text);
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        for (first, last) in [(1, 1), (1, 6_000), (2, 3), (4_321, 5_432), (5_999, 6_000), (6_000, 6_000)] {
+            let want = format!("{}[lines {first}-{last} of 6000]", lines[first - 1..last].concat());
+            let got = read(&dir, &format!(r#"{{"path":"a","start_line":{first},"end_line":{last}}}"#)).unwrap();
+            assert!(got == want, "{first}-{last}");
+        }
     }
 
     #[test]
@@ -190,18 +243,40 @@ mod tests {
         let dir = TestDir::new();
         dir.write("p.png", b"\x89PNG\r\n\x1a\n....");
         dir.write("z", b"ab\0cd");
+        dir.write("w", b"\xff\xfea\0b\0");
         assert!(read(&dir, r#"{"path":"p.png"}"#).unwrap().contains("PNG image, 12 bytes"));
-        assert!(read(&dir, r#"{"path":"z"}"#).unwrap().contains("unknown format, 5 bytes"));
+        assert!(read(&dir, r#"{"path":"z","start_line":1}"#).unwrap().contains("unknown format, 5 bytes"));
+        assert!(read(&dir, r#"{"path":"w"}"#).unwrap().contains("UTF-16 text, 6 bytes"));
     }
 
     #[test]
-    fn a_huge_file_is_bounded_and_its_ranges_are_reachable() {
+    fn a_huge_file_is_bounded_and_each_of_its_pages_leads_to_the_next() {
         let dir = TestDir::new();
-        dir.write("big", "0123456789abcde\n".repeat(1_000_000));
-        let front = read(&dir, r#"{"path":"big"}"#).unwrap();
-        assert!(front.len() < limits::READ_BYTES_MAX + 200 && front.contains("16000000 bytes"));
-        assert_eq!(read(&dir, r#"{"path":"big","start_line":999999,"end_line":1000000}"#).unwrap(), "0123456789abcde\n".repeat(2));
-        dir.write("line", vec![b'x'; 10_000_000]);
-        assert!(read(&dir, r#"{"path":"line","start_line":1}"#).unwrap().len() < limits::READ_BYTES_MAX + 10_000);
+        let count = 100_000;
+        let text: String = (1..=count).map(|i| format!("line {i}\n")).collect();
+        dir.write("big", &text);
+        let (mut next, mut got) = (1, String::new());
+        while next <= count {
+            let page = read(&dir, &format!(r#"{{"path":"big","start_line":{next}}}"#)).unwrap();
+            assert!(page.len() < limits::READ_BYTES_MAX + 100);
+            let (lines, note) = page.split_once("[lines").unwrap();
+            got.push_str(lines);
+            next = got.lines().count() + 1;
+            let go_on = if next <= count { format!("; read on with start_line {next}]") } else { "]".into() };
+            assert!(note.ends_with(&format!("-{} of {count}{go_on}", next - 1)), "{note}");
+        }
+        assert_eq!(got, text);
+        assert!(read(&dir, r#"{"path":"big"}"#).unwrap().contains("[lines 1-"));
+    }
+
+    #[test]
+    fn a_line_beyond_the_bound_is_cut_and_said() {
+        let dir = TestDir::new();
+        dir.write("line", [vec![b'x'; 10_000_000], b"\nnext\n".to_vec()].concat());
+        let told = read(&dir, r#"{"path":"line"}"#).unwrap();
+        assert!(told.ends_with(&format!("x\n[line 1 of 2 is cut after {} bytes; grep shows parts of long lines]", limits::READ_BYTES_MAX)));
+        assert_eq!(read(&dir, r#"{"path":"line","start_line":2}"#).unwrap(), "next\n[lines 2-2 of 2]");
+        dir.write("exact", vec![b'x'; limits::READ_BYTES_MAX]);
+        assert_eq!(read(&dir, r#"{"path":"exact"}"#).unwrap().len(), limits::READ_BYTES_MAX, "what fits is whole");
     }
 }

@@ -49,10 +49,7 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
         let (bytes, bytes_max) = (pattern.len(), limits::RETRIEVE_PATTERN_BYTES_MAX);
         return Err(ToolError::InvalidInput(format!("the pattern has {bytes} bytes; at most {bytes_max} are read")));
     }
-    RegexBuilder::new(pattern)
-        .size_limit(limits::RETRIEVE_REGEX_BYTES_MAX)
-        .build()
-        .map_err(|e| ToolError::InvalidInput(format!("the pattern: {e}")))
+    RegexBuilder::new(pattern).size_limit(limits::REGEX_BYTES_MAX).build().map_err(|e| ToolError::InvalidInput(format!("the pattern: {e}")))
 }
 
 /// The lines (from 1) between two given ones, as far as they exist.

@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -87,6 +88,11 @@ impl fmt::Display for PathError {
 }
 
 impl PathError {
+    /// There is nothing under the path.
+    pub fn is_absent(self) -> bool {
+        matches!(self, PathError::Os(Errno::NOENT | Errno::NOTDIR))
+    }
+
     /// The tool's failure for the path that the model gave.
     pub fn at(self, path: &str) -> ToolError {
         let cut = path.floor_char_boundary(limits::SHOWN_PATH_BYTES_MAX);
@@ -132,13 +138,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether what is there now is what `file` was opened as, without a change in between.
-    pub fn is_still(&self, file: &File) -> bool {
-        let version = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec);
-        match (&self.found, rustix::fs::fstat(file)) {
-            (Some(found), Ok(opened)) => version(found) == version(&opened),
-            _ => false,
-        }
+    /// Whether what is there is the file of an earlier look, without a change in between.
+    pub fn is_still(&self, earlier: &Metadata) -> bool {
+        let earlier = (earlier.dev(), earlier.ino(), earlier.len(), earlier.ctime(), earlier.ctime_nsec());
+        self.found.is_some_and(|now| {
+            let size = u64::try_from(now.st_size).unwrap_or(0);
+            earlier == (now.st_dev, now.st_ino, size, now.st_ctime, now.st_ctime_nsec as i64)
+        })
     }
 }
 
@@ -157,6 +163,12 @@ impl Workdir {
         let path = path.canonicalize().map_err(|e| PathError::Os(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
         let root = rustix::fs::openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Workdir::new(root, path))
+    }
+
+    /// The same as on a kernel without `openat2`.
+    #[cfg(test)]
+    pub(super) fn without_openat2(self) -> Workdir {
+        Workdir { beneath: false, ..self }
     }
 
     /// The directory itself.
@@ -272,15 +284,18 @@ impl Workdir {
         if bytes.len() > PATH_BYTES_MAX {
             return Err(PathError::Os(Errno::NAMETOOLONG));
         }
-        let relative = if path.is_absolute() { self.inside(path).ok_or(PathError::Outside)? } else { path };
-        if climbs_out(relative) {
+        let relative = if path.is_absolute() { self.inside(path).ok_or(PathError::Outside)? } else { path.to_owned() };
+        if climbs_out(&relative) {
             return Err(PathError::Outside);
         }
-        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative.to_path_buf() })
+        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
     }
 
-    fn inside<'p>(&self, absolute: &'p Path) -> Option<&'p Path> {
-        absolute.strip_prefix(&self.path).ok()
+    fn inside(&self, absolute: &Path) -> Option<PathBuf> {
+        let relative = absolute.strip_prefix(&self.path).ok()?;
+        let bytes = absolute.as_os_str().as_bytes();
+        // What asked for a directory at its end still does; components alone would forget it.
+        Some(if bytes.ends_with(b"/") || bytes.ends_with(b"/.") { relative.join("") } else { relative.to_owned() })
     }
 
     fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, PathError> {
@@ -447,7 +462,7 @@ mod tests {
 
     /// The same directory by the kernel's resolution and by ours.
     fn both(dir: &TestDir) -> [Workdir; 2] {
-        let walker = Workdir { beneath: false, ..dir.workdir() };
+        let walker = dir.workdir().without_openat2();
         let kernel = dir.workdir();
         assert!(kernel.beneath, "this kernel has openat2");
         [kernel, walker]

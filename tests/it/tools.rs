@@ -1,5 +1,7 @@
 //! What the model may do, seen from the wire: the content of the tool results that the next request brings.
 
+use std::process::{Command, Stdio};
+
 use gantry_bench::upstream::{Script, Turn, Upstream, Wire};
 use serde_json::Value;
 
@@ -145,4 +147,26 @@ fn a_workdir_that_vanishes_is_an_error_of_each_tool_and_not_of_the_run() {
     }));
     let done = run(&mut bed.against(&upstream, Wire::Chat));
     assert_eq!(done.code, Some(0));
+}
+
+#[test]
+fn a_limit_on_file_sizes_fails_the_write_and_not_the_run() {
+    let bed = Bed::new();
+    bed.write("f", "old");
+    let args = serde_json::json!({"path": "f", "content": "x".repeat(1_000_000)}).to_string();
+    let turn = Turn::new().call_with_id("a", "write_file", &args);
+    let upstream = Upstream::start(Script::turns(Wire::Chat, vec![turn, Turn::new().text("ok")]));
+    let plain = bed.against(&upstream, Wire::Chat);
+    let mut limited = Command::new("bash");
+    limited
+        .args(["-c", "ulimit -f 64; exec \"$0\" \"$@\""])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .args(["--tool", "+write_file"]);
+    limited.env_clear().envs(plain.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = run(&mut limited);
+    assert_eq!(done.code, Some(0));
+    assert!(done.stream.one("tool_result")["error"].as_str().unwrap().starts_with("error: io: f: File too large"));
+    assert_eq!((bed.read("f"), bed.leftovers()), (b"old".to_vec(), Vec::<String>::new()));
 }

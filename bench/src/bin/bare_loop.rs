@@ -1,73 +1,70 @@
-//! The yardstick: sends the requests of a ledger again, one after the other on one kept connection, reads each answer to its end,
-//! and prints as JSON what a turn costs in CPU time, the first `--from` of them left out.
+//! The yardstick: the least that a client can do with the same requests. `bare_loop URL LEDGER` posts each line of the ledger on
+//! one kept connection, reads each answer to its end, and prints the CPU time per request, the first one left out, in microseconds.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people and scripts")]
 
-use std::error::Error;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gantry_bench::bare::Bare;
-use gantry_bench::ledger;
-use gantry_bench::measure::usage::Usage;
-use lexopt::prelude::*;
-
-const USAGE: &str = "usage: bare_loop URL LEDGER [--from TURNS]";
+use gantry_bench::measure::own_cpu;
 
 fn main() -> ExitCode {
-    match flags().and_then(|flags| play(&flags)) {
-        Ok(()) => ExitCode::SUCCESS,
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, ledger] = args.as_slice() else {
+        eprintln!("usage: bare_loop URL LEDGER");
+        return ExitCode::from(2);
+    };
+    match post_all(url, ledger) {
+        Ok(per_request) => {
+            println!("{:.1}", per_request.as_secs_f64() * 1e6);
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("bare_loop: {error}");
-            ExitCode::from(2)
+            ExitCode::FAILURE
         }
     }
 }
 
-struct Flags {
-    url: String,
-    ledger: String,
-    from: usize,
-}
-
-fn flags() -> Result<Flags, Box<dyn Error>> {
-    let (mut from, mut paths) = (1, Vec::new());
-    let mut words = lexopt::Parser::from_env();
-    while let Some(word) = words.next()? {
-        match word {
-            Long("from") => from = words.value()?.parse()?,
-            Value(path) => paths.push(path.string()?),
-            other => return Err(format!("{}\n{USAGE}", other.unexpected()).into()),
+fn post_all(url: &str, ledger: &str) -> io::Result<Duration> {
+    let address = url.strip_prefix("http://").ok_or_else(|| io::Error::other("an http:// URL is needed"))?;
+    let bodies: Vec<Vec<u8>> = std::fs::read(ledger)?.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect();
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(64 * 1024, stream.try_clone()?);
+    let mut writer = stream;
+    let mut begun = own_cpu();
+    for (at, body) in bodies.iter().enumerate() {
+        let head = format!(
+            "POST /v1/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        writer.write_all(head.as_bytes())?;
+        writer.write_all(body)?;
+        read_answer(&mut reader)?;
+        if at == 0 {
+            begun = own_cpu();
         }
     }
-    let [url, ledger] = <[String; 2]>::try_from(paths).map_err(|_| USAGE)?;
-    Ok(Flags { url, ledger, from })
+    Ok((own_cpu() - begun) / u32::try_from(bodies.len().saturating_sub(1).max(1)).unwrap_or(u32::MAX))
 }
 
-fn play(flags: &Flags) -> Result<(), Box<dyn Error>> {
-    let address = flags.url.strip_prefix("http://").ok_or("the URL is to begin with http://")?;
-    let file = File::open(&flags.ledger).map_err(|e| format!("{}: {e}", flags.ledger))?;
-    // The last turn that is left out is sent too, so that the connection is warm when the clock starts.
-    let entries = ledger::read(BufReader::new(file)).skip(flags.from.saturating_sub(1));
-    let requests: Vec<Vec<u8>> = entries.map(|entry| Ok(entry?.request())).collect::<io::Result<_>>()?;
-    let (warming, measured) = requests.split_at_checked(flags.from.min(1)).ok_or("the ledger has fewer turns than --from")?;
-    let mut bare = Bare::connect(address.parse()?)?;
-    exchange(&mut bare, warming)?;
-    let cpu = exchange(&mut bare, measured)?;
-    let per_turn = cpu.as_secs_f64() * 1e6 / measured.len().max(1) as f64;
-    println!("{}", serde_json::json!({"turns": measured.len(), "cpu_us_per_turn": per_turn}));
-    Ok(())
-}
-
-/// The CPU time that these requests and their answers took. All their bytes lie ready before it.
-fn exchange(bare: &mut Bare, requests: &[Vec<u8>]) -> Result<Duration, Box<dyn Error>> {
-    let begun = Usage::own()?.cpu;
-    for request in requests {
-        let (status, _) = bare.exchange(request)?;
-        if status != 200 {
-            return Err(format!("a request was answered {status}").into());
+fn read_answer(reader: &mut impl BufRead) -> io::Result<()> {
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(Usage::own()?.cpu - begun)
+    loop {
+        line.clear();
+        reader.read_line(&mut line)?;
+        let size = u64::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+        io::copy(&mut reader.by_ref().take(size + 2), &mut io::sink())?;
+        if size == 0 {
+            return Ok(());
+        }
+    }
 }

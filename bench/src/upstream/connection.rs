@@ -8,11 +8,9 @@ use std::ptr;
 use std::time::Duration;
 
 use super::answer::{Answer, Piece};
-use super::received::Received;
 use super::request::{read_body, read_head};
 use super::server::Shared;
 use super::verify::violations;
-use crate::ledger::Entry;
 
 /// Holds a usual request, so that it is read in one call.
 const READ_BYTES: usize = 64 << 10;
@@ -43,7 +41,7 @@ impl Shared {
     fn talk<S: Read + Write>(&self, mut io: BufReader<S>, socket: &TcpStream, connection: usize) -> io::Result<()> {
         while let Some(mut received) = read_head(&mut io, connection)? {
             let expected = self.lock().ledger.len();
-            if let Some(early) = self.script.fixed(expected).filter(|answer| answer.early) {
+            if let Some(early) = self.script.before_body(expected) {
                 let number = self.update(|state| state.note(received));
                 self.play(number, &early, io.get_mut(), socket);
                 let _ = socket.shutdown(Shutdown::Write);
@@ -56,12 +54,8 @@ impl Shared {
             }
             received.body = read_body(&mut io, &received)?;
             let last = received.header("connection").is_some_and(|c| c.eq_ignore_ascii_case("close"));
-            self.write_entry(&received)?;
             let number = self.update(|state| state.note(received));
             let answer = self.answer(number);
-            if let (false, Some(before)) = (self.script.keep_bodies, number.checked_sub(1)) {
-                self.lock().ledger[before].body = Vec::new();
-            }
             if !self.play(number, &answer, io.get_mut(), socket) || !answer.keep || last {
                 return Ok(());
             }
@@ -69,19 +63,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One write a line, so that lines of different connections stay whole.
-    fn write_entry(&self, received: &Received) -> io::Result<()> {
-        match &self.script.file {
-            Some(file) => (&**file).write_all(Entry::of(received, self.started).line().as_bytes()),
-            None => Ok(()),
-        }
-    }
-
     fn answer(&self, number: usize) -> Answer {
-        // Nothing is copied for an answer that nothing can change.
-        if let (None, Some(answer)) = (self.script.strict, self.script.fixed(number)) {
-            return answer;
-        }
         let (received, before) = {
             let state = self.lock();
             let before = self.script.strict.and_then(|_| state.ledger[..number].iter().rev().find(|r| !r.body.is_empty()));

@@ -39,7 +39,6 @@ pub use turn::Turn;
 pub use verify::violations;
 pub use wire::Wire;
 
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,10 +48,8 @@ type Decide = dyn Fn(usize, &Received) -> Answer + Send + Sync;
 #[derive(Clone)]
 enum Plan {
     By(Arc<Decide>),
-    /// In order, and then the last one for every further request.
+    /// In order, and the last one for every further request.
     List(Arc<Vec<Answer>>),
-    /// In order, and then from the start.
-    Round(Arc<Vec<Answer>>),
 }
 
 /// What an upstream answers.
@@ -62,13 +59,11 @@ pub struct Script {
     tls: Option<Arc<Certificate>>,
     strict: Option<Wire>,
     accept_after: Duration,
-    keep_bodies: bool,
-    file: Option<Arc<File>>,
 }
 
 impl Script {
     fn new(plan: Plan) -> Script {
-        Script { plan, tls: None, strict: None, accept_after: Duration::ZERO, keep_bodies: true, file: None }
+        Script { plan, tls: None, strict: None, accept_after: Duration::ZERO }
     }
 
     /// Answers by a function of the request's number and content. A panic in it is a violation, and the client gets a 500.
@@ -80,12 +75,6 @@ impl Script {
     pub fn answers(answers: Vec<Answer>) -> Script {
         assert!(!answers.is_empty(), "a script has an answer");
         Script::new(Plan::List(Arc::new(answers)))
-    }
-
-    /// Plays answers in order, and from the start again for the next run.
-    pub fn round(answers: Vec<Answer>) -> Script {
-        assert!(!answers.is_empty(), "a script has an answer");
-        Script::new(Plan::Round(Arc::new(answers)))
     }
 
     /// Plays turns on a wire, and holds the client to the wire's rules (see [`violations`]).
@@ -116,31 +105,22 @@ impl Script {
         self
     }
 
-    /// Writes each request as a line of a ledger (see [`crate::ledger`]) before it is answered.
-    pub fn write_ledger(mut self, file: File) -> Script {
-        self.file = Some(Arc::new(file));
-        self
-    }
-
-    /// Keeps the last body only, for runs that send gigabytes.
-    pub fn without_bodies(mut self) -> Script {
-        self.keep_bodies = false;
-        self
-    }
-
-    /// The answer to the request of this number, when it does not depend on what was received.
-    fn fixed(&self, number: usize) -> Option<Answer> {
+    /// The answer to the request of this number, when it is given before the body.
+    fn before_body(&self, number: usize) -> Option<Answer> {
         match &self.plan {
             Plan::By(_) => None,
-            Plan::List(answers) => Some(answers[number.min(answers.len() - 1)].clone()),
-            Plan::Round(answers) => Some(answers[number % answers.len()].clone()),
+            Plan::List(answers) => Some(nth(answers, number)).filter(|answer| answer.early),
         }
     }
 
     fn answer(&self, number: usize, received: &Received) -> Answer {
         match &self.plan {
             Plan::By(decide) => decide(number, received),
-            Plan::List(_) | Plan::Round(_) => self.fixed(number).expect("an answer of a list is fixed"),
+            Plan::List(answers) => nth(answers, number),
         }
     }
+}
+
+fn nth(answers: &[Answer], number: usize) -> Answer {
+    answers[number.min(answers.len() - 1)].clone()
 }

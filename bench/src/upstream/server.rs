@@ -1,11 +1,8 @@
 //! The server: a thread per connection over plain sockets, so that every byte is ours, and the ledger that they share.
-//!
-//! Threads wait in accept(2) beforehand, so that a first request is noted when it arrives and not when a thread has been made.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,25 +11,16 @@ use serde_json::Value;
 use super::Script;
 use super::received::Received;
 
-/// Threads that wait for a connection at the start; when the last of them has got one, it starts another.
-const WAITING: usize = 2;
-/// A rest when connections cannot be accepted, which is when the process has no descriptor left.
-const NO_DESCRIPTOR: Duration = Duration::from_millis(10);
-
 /// A running upstream. Ends with its handle.
 pub struct Upstream {
     addr: SocketAddr,
     https: bool,
+    started: Instant,
     shared: Arc<Shared>,
 }
 
 pub(super) struct Shared {
     pub(super) script: Script,
-    pub(super) started: Instant,
-    listener: TcpListener,
-    /// Threads that wait for a connection.
-    waiting: AtomicUsize,
-    connections: AtomicUsize,
     state: Mutex<State>,
     changed: Condvar,
     stopping: AtomicBool,
@@ -66,18 +54,10 @@ impl Upstream {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port of the loopback interface");
         let addr = listener.local_addr().expect("a bound socket has an address");
         let https = script.tls.is_some();
-        let shared = Arc::new(Shared {
-            script,
-            started: Instant::now(),
-            listener,
-            waiting: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            stopping: AtomicBool::new(false),
-        });
-        (0..WAITING).for_each(|_| shared.clone().start_waiting());
-        Upstream { addr, https, shared }
+        let shared = Arc::new(Shared { script, state: Mutex::default(), changed: Condvar::new(), stopping: AtomicBool::new(false) });
+        let theirs = shared.clone();
+        std::thread::spawn(move || theirs.accept(&listener));
+        Upstream { addr, https, started: Instant::now(), shared }
     }
 
     /// The address.
@@ -87,7 +67,7 @@ impl Upstream {
 
     /// When it started.
     pub fn started(&self) -> Instant {
-        self.shared.started
+        self.started
     }
 
     /// `http://127.0.0.1:PORT`, or with `https://localhost`.
@@ -97,12 +77,12 @@ impl Upstream {
 
     /// What was received so far, in the order of arrival.
     pub fn ledger(&self) -> Vec<Received> {
-        self.shared.lock().ledger.clone()
+        self.ledger_from(0)
     }
 
-    /// The request of a number, from 0; none when it has not arrived yet.
-    pub fn received(&self, number: usize) -> Option<Received> {
-        self.shared.lock().ledger.get(number).cloned()
+    /// What was received so far, without the first requests.
+    pub fn ledger_from(&self, first: usize) -> Vec<Received> {
+        self.shared.lock().ledger.get(first..).unwrap_or_default().to_vec()
     }
 
     /// The bodies received so far, as JSON; null where one was none.
@@ -148,11 +128,11 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        // SAFETY: the descriptor is open. A listener that is shut down fails all that wait in accept(2).
-        unsafe { libc::shutdown(self.shared.listener.as_raw_fd(), libc::SHUT_RD) };
         for stream in self.shared.lock().open.values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
+        // Wakes the accepting thread, so that it sees the flag.
+        let _ = TcpStream::connect(self.addr);
     }
 }
 
@@ -176,31 +156,21 @@ impl Shared {
         done
     }
 
-    fn start_waiting(self: Arc<Self>) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        std::thread::spawn(move || self.accept());
-    }
-
-    fn accept(self: Arc<Self>) {
-        loop {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for number in 0.. {
             std::thread::sleep(self.script.accept_after);
-            let accepted = self.listener.accept();
+            let accepted = listener.accept();
             if self.stopping.load(Ordering::Relaxed) {
                 return;
             }
-            let Ok((stream, _)) = accepted else {
-                std::thread::sleep(NO_DESCRIPTOR);
-                continue;
-            };
-            if self.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.clone().start_waiting();
-            }
-            let number = self.connections.fetch_add(1, Ordering::Relaxed);
-            let stream = Arc::new(stream);
-            self.lock().open.insert(number, stream.clone());
-            let _ = self.serve(&stream, number);
-            self.lock().open.remove(&number);
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let Ok((stream, _)) = accepted else { continue };
+            let shared = self.clone();
+            std::thread::spawn(move || {
+                let stream = Arc::new(stream);
+                shared.lock().open.insert(number, stream.clone());
+                let _ = shared.serve(&stream, number);
+                shared.lock().open.remove(&number);
+            });
         }
     }
 }
