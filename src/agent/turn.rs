@@ -161,11 +161,9 @@ impl<'a> Agent<'a> {
     }
 
     async fn call(&mut self, tool_choice: ToolChoice, max_output_tokens: Option<u64>) -> Result<Answer, ProviderError> {
-        let mut tail = Vec::with_capacity(256);
-        let Setup { temperature, effort, .. } = self.setup;
-        self.session.codec().tail(&Tail { max_output_tokens, tool_choice, temperature, effort }, &mut tail);
-        let body: Vec<Bytes> = std::iter::once(self.head.clone()).chain(self.transcript.chain()).chain([Bytes::from(tail)]).collect();
-        let Setup { role, sink, deadline, ref cancel, .. } = self.setup;
+        let Setup { role, sink, deadline, ref cancel, temperature, effort, .. } = self.setup;
+        let tail = Tail { max_output_tokens, tool_choice, temperature, effort };
+        let body = std::iter::once(self.head.clone()).chain(self.transcript.chain()).collect();
         let turn = self.turn;
         let mut on_retry = |note: &RetryNote| {
             sink.emit(&Event::Retry {
@@ -179,8 +177,8 @@ impl<'a> Agent<'a> {
             });
             sink.flush();
         };
-        let call = Call { body: &body, turn, answers: &self.answering, deadline, cancel };
-        self.session.call(&call, &mut on_retry).await
+        let call = Call { body, tail, turn, answers: &self.answering, deadline, cancel };
+        self.session.call(call, &mut on_retry).await
     }
 
     /// Emits a turn that ended well and counts it. True when it met the budget.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::anthropic_stream::Stream;
 use super::body_error;
 use super::error::ProviderError;
+use super::optional::Refused;
 use super::reply::{object_text, replayable_name};
 use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire};
 use super::vendor::Vendor;
@@ -115,22 +116,26 @@ impl Codec for Messages {
         out.extend_from_slice(b"]}");
     }
 
-    fn tail(&self, tail: &Tail, out: &mut Vec<u8>) {
+    fn tail(&self, tail: &Tail, refused: &Refused, out: &mut Vec<u8>) {
         out.extend_from_slice(b"],\"max_tokens\":");
         // The wire wants a bound in every request.
         push_u64(out, tail.max_output_tokens.unwrap_or(limits::OUTPUT_TOKENS_DEFAULT));
-        if tail.tool_choice == ToolChoice::None {
+        if tail.tool_choice == ToolChoice::None && refused.takes("tool_choice") {
             out.extend_from_slice(b",\"tool_choice\":{\"type\":\"none\"}");
         }
-        if let Some(temperature) = tail.temperature {
+        if let Some(temperature) = tail.temperature.filter(|_| refused.takes("temperature")) {
             out.extend_from_slice(format!(",\"temperature\":{temperature}").as_bytes());
         }
-        if let Some(effort) = tail.effort {
+        if let Some(effort) = tail.effort.filter(|_| refused.takes("output_config")) {
             out.extend_from_slice(b",\"output_config\":{\"effort\":");
             push_str(out, effort.name());
             out.push(b'}');
         }
-        out.extend_from_slice(b",\"stream\":true,\"cache_control\":{\"type\":\"ephemeral\"}}");
+        out.extend_from_slice(b",\"stream\":true");
+        if refused.takes("cache_control") {
+            out.extend_from_slice(b",\"cache_control\":{\"type\":\"ephemeral\"}");
+        }
+        out.push(b'}');
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

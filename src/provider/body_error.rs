@@ -149,6 +149,10 @@ fn read_object(error: &Value) -> Stated {
     let words = [text("code"), text("type"), text("status")].into_iter().flatten().filter(|word| word.parse::<u16>().is_err());
     let mut code = words.clone().find(|word| class_of_code(word).is_some()).or_else(|| words.clone().next()).map(str::to_owned);
     let mut message = text("message").or_else(|| text("detail")).map_or_else(|| error.to_string(), str::to_owned);
+    // Some servers name the field that they refuse here alone.
+    if let Some(param) = text("param").filter(|param| !message.contains(param)) {
+        message = format!("{message} (parameter {param})");
+    }
     // What a gateway's upstream said: an error body of its own, or plain text.
     if let Some(raw) = error.pointer("/metadata/raw").map(|raw| raw.as_str().map_or_else(|| raw.to_string(), str::to_owned)) {
         let upstream = parsed(raw.as_bytes()).filter(Value::is_object).map(|inner| read_object(inner.get("error").unwrap_or(&inner)));
@@ -321,6 +325,7 @@ mod tests {
             (400, b"[]", "acme answered 400: []"),
             (400, b"{\"error\":{\"message\":\"b\xffd\",\"code\":\"x\"}}", "acme answered 400 (x): b\u{fffd}d"),
             (400, br#"{"error":{"code":"x","param":"y"}}"#, r#"acme answered 400 (x): {"code":"x","param":"y"}"#),
+            (400, br#"{"error":{"code":"x","message":"no","param":"y"}}"#, "acme answered 400 (x): no (parameter y)"),
         ];
         for (status, body, message) in cases {
             assert_eq!(from_status("acme", *status, body).message, *message);

@@ -12,8 +12,9 @@ use super::client::Client;
 use super::error::{Class, ProviderError};
 use super::incoming::{Incoming, Source, Trace};
 use super::mask::Mask;
+use super::optional::Refused;
 use super::retry::{self, Verdict};
-use super::types::{Codec, Reply, Usage};
+use super::types::{Codec, Reply, Tail, Usage};
 use crate::rt::{self, Cancel, Clock, Either};
 use crate::secret::Secret;
 
@@ -33,6 +34,7 @@ pub struct Session {
     key: Option<Secret>,
     mask: Mask,
     recorder: Option<Recorder>,
+    refused: Refused,
     random: u64,
 }
 
@@ -68,8 +70,10 @@ pub struct RetryNote {
 
 /// One call as an agent asks for it.
 pub struct Call<'a> {
-    /// The whole request body, in pieces.
-    pub body: &'a [Bytes],
+    /// The request body in pieces, but for its tail.
+    pub body: Vec<Bytes>,
+    /// What the tail says.
+    pub tail: Tail,
     /// The agent's turn, from 0.
     pub turn: u32,
     /// The ids of the calls whose results the body brings.
@@ -94,7 +98,7 @@ impl Session {
             Transport::Live(client) => key.iter().cloned().chain(client.header_values().map(Secret::new)).collect(),
             Transport::Replay(_) => Vec::new(),
         });
-        Session { codec, transport, agent: agent.to_owned(), key, mask, recorder, random: random | 1 }
+        Session { codec, transport, agent: agent.to_owned(), key, mask, recorder, refused: Refused::default(), random: random | 1 }
     }
 
     /// The codec, for encoding what the next call sends.
@@ -106,16 +110,18 @@ impl Session {
     ///
     /// # Errors
     /// The last attempt's failure, when it is final; [`Class::Deadline`] when the run's end came first.
-    pub async fn call(&mut self, call: &Call<'_>, on_retry: &mut dyn FnMut(&RetryNote)) -> Result<Answer, ProviderError> {
+    pub async fn call(&mut self, mut call: Call<'_>, on_retry: &mut dyn FnMut(&RetryNote)) -> Result<Answer, ProviderError> {
         let started = Clock::now();
         let mut failed_usage = Usage::default();
         let mut last_fault = None;
         let mut attempt = 0;
+        let mut fields_dropped = 0;
+        call.body.push(self.tail(&call.tail));
         loop {
             attempt += 1;
             let attempt_start = Clock::now();
             let mut trace = Trace::default();
-            let mut error = match self.attempt(call, attempt, &mut trace).await {
+            let mut error = match self.attempt(&call, attempt, &mut trace).await {
                 Ok(reply) => {
                     let ttft_ms = ms(trace.first_byte.unwrap_or(attempt_start).saturating_duration_since(attempt_start));
                     let duration_ms = ms(Clock::now().saturating_duration_since(started));
@@ -127,14 +133,40 @@ impl Session {
             failed_usage = failed_usage + trace.usage.unwrap_or_default();
             let left = call.deadline.saturating_duration_since(Clock::now());
             let same_again = trace.fault.is_some() && trace.fault == last_fault;
-            let Verdict::Again(delay) = retry::judge(&error, attempt, left, self.next_random(), same_again) else { return Err(error) };
+            let delay = match self.drop_field(&mut call, &error) {
+                // The server is well, and the request another one: that is no reason to wait, and counts for no failure.
+                Some(field) => {
+                    fields_dropped += 1;
+                    error.message.push_str(&format!("; trying again without that `{field}`"));
+                    Duration::ZERO
+                }
+                None => match retry::judge(&error, attempt - fields_dropped, left, self.next_random(), same_again) {
+                    Verdict::Again(delay) => delay,
+                    Verdict::Final => return Err(error),
+                },
+            };
             let ProviderError { class, status, message, .. } = error;
             on_retry(&RetryNote { attempt, class, status, delay_ms: ms(delay), message });
             last_fault = trace.fault;
-            if let Either::Left(error) = rt::select(ended(call), rt::sleep(delay)).await {
+            if let Either::Left(error) = rt::select(ended(&call), rt::sleep(delay)).await {
                 return Err(error);
             }
         }
+    }
+
+    /// The end of a body, as this server takes it.
+    fn tail(&self, tail: &Tail) -> Bytes {
+        let mut out = Vec::with_capacity(256);
+        self.codec.tail(tail, &self.refused, &mut out);
+        Bytes::from(out)
+    }
+
+    /// Takes the field out of the request, and of all that follow, for which it was refused, if it was and can do without.
+    fn drop_field(&mut self, call: &mut Call<'_>, error: &ProviderError) -> Option<&'static str> {
+        let sent = call.body.pop().expect("a body has a tail");
+        let field = self.refused.learn(error, &sent);
+        call.body.push(self.tail(&call.tail));
+        field.filter(|_| call.body.last() != Some(&sent))
     }
 
     /// One attempt; it is recorded however it ends.
@@ -186,7 +218,7 @@ impl Session {
             Transport::Live(client) => {
                 let mut headers = Vec::with_capacity(4);
                 self.codec.headers(self.key.as_ref().map(Secret::expose), &mut headers);
-                let (head, body) = client.post(self.codec.path(), &headers, call.body).await?.into_parts();
+                let (head, body) = client.post(self.codec.path(), &headers, &call.body).await?.into_parts();
                 Ok(Incoming { status: head.status.as_u16(), headers: head.headers, body: Source::Live(body) })
             }
             Transport::Replay(replay) => {
@@ -236,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::provider::raw::{Raw, answer, request};
-    use crate::provider::{ClientSetup, TlsRoots, VENDORS, Wire, codec};
+    use crate::provider::{ClientSetup, TlsRoots, ToolChoice, VENDORS, Wire, codec};
     use crate::rt::{Cause, DriverChoice, block_on};
 
     /// Longer than anything here takes; reached only when something hangs.
@@ -275,8 +307,10 @@ mod tests {
     /// One call, and what was said on the way.
     async fn ask(session: &mut Session, turn: u32, left: Duration, cancel: &Cancel) -> (Result<Answer, ProviderError>, Vec<RetryNote>) {
         let mut notes = Vec::new();
-        let call = Call { body: &[Bytes::from_static(b"{}")], turn, answers: &[], deadline: Clock::now() + left, cancel };
-        let answer = session.call(&call, &mut |note| notes.push(note.clone())).await;
+        let tail = Tail { max_output_tokens: None, tool_choice: ToolChoice::Auto, temperature: None, effort: None };
+        let call =
+            Call { body: vec![Bytes::from_static(b"{\"messages\":[")], tail, turn, answers: &[], deadline: Clock::now() + left, cancel };
+        let answer = session.call(call, &mut |note| notes.push(note.clone())).await;
         (answer, notes)
     }
 

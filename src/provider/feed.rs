@@ -1,6 +1,7 @@
 //! Test support: feeds a recorded body to a codec in pieces, as a call does from a connection.
 
 use super::error::{Class, ProviderError};
+use super::optional::Refused;
 use super::sse::{Splitter, TooLong};
 use super::types::{Block, Codec, Prefix, Progress, Reply, Tail, ToolCall, ToolResult, ToolSchema, TurnStop};
 use super::vendor::VENDORS;
@@ -57,7 +58,7 @@ pub(super) fn body(codec: &dyn Codec, tools: &[ToolSchema<'_>], tail: &Tail) -> 
     codec.user("do \"it\"", true, &mut out);
     codec.assistant(&reply, false, &mut out);
     codec.tool_results(&[result("a", false), result("b", true)], Some("go on"), false, &mut out);
-    codec.tail(tail, &mut out);
+    codec.tail(tail, &Refused::default(), &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 

@@ -23,6 +23,7 @@ mod mask;
 mod openai;
 mod openai_calls;
 mod openai_stream;
+mod optional;
 #[cfg(test)]
 mod raw;
 mod reply;
@@ -36,6 +37,7 @@ pub use call::{Answer, Call, RetryNote, Session, Transport};
 pub use cassette::{CallKey, Recorder, Replay};
 pub use client::{Client, ClientSetup};
 pub use error::{Class, ProviderError};
+pub use optional::Refused;
 pub use tls::{TlsRoots, builtin_roots};
 pub use types::{
     Block, Codec, Decoder, Effort, Prefix, Progress, Reply, Tail, ToolCall, ToolChoice, ToolResult, ToolSchema, TurnStop, Usage, Wire,

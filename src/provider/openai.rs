@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::body_error;
 use super::error::ProviderError;
 use super::openai_stream::Stream;
+use super::optional::Refused;
 use super::reply::{object_text, replayable_name};
 use super::types::{Block, Codec, Decoder, Prefix, Reply, Tail, ToolChoice, ToolResult, Wire};
 use super::vendor::Vendor;
@@ -112,26 +113,31 @@ impl Codec for Chat {
         }
     }
 
-    fn tail(&self, tail: &Tail, out: &mut Vec<u8>) {
+    fn tail(&self, tail: &Tail, refused: &Refused, out: &mut Vec<u8>) {
         out.push(b']');
         // A bound that is larger than what the window has left is refused by some servers, so none is sent unless it is meant.
-        if let Some(bound) = tail.max_output_tokens {
+        let key = [self.vendor.max_tokens_key, "max_completion_tokens", "max_tokens"].into_iter().find(|key| refused.takes(key));
+        if let (Some(bound), Some(key)) = (tail.max_output_tokens, key) {
             out.push(b',');
-            push_str(out, self.vendor.max_tokens_key);
+            push_str(out, key);
             out.push(b':');
             push_u64(out, bound);
         }
-        if tail.tool_choice == ToolChoice::None {
+        if tail.tool_choice == ToolChoice::None && refused.takes("tool_choice") {
             out.extend_from_slice(b",\"tool_choice\":\"none\"");
         }
-        if let Some(temperature) = tail.temperature {
+        if let Some(temperature) = tail.temperature.filter(|_| refused.takes("temperature")) {
             out.extend_from_slice(format!(",\"temperature\":{temperature}").as_bytes());
         }
-        if let Some(effort) = tail.effort {
+        if let Some(effort) = tail.effort.filter(|_| refused.takes("reasoning_effort")) {
             out.extend_from_slice(b",\"reasoning_effort\":");
             push_str(out, effort.name());
         }
-        out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+        out.extend_from_slice(b",\"stream\":true");
+        if refused.takes("stream_options") {
+            out.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
+        }
+        out.push(b'}');
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

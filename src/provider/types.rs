@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Add;
 
 use super::error::ProviderError;
+use super::optional::Refused;
 
 /// A wire format. Each has one codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,8 +262,8 @@ pub trait Codec {
     /// Adds the results of all calls of the turn before, in order, and an optional line of ours behind them.
     fn tool_results(&self, results: &[ToolResult<'_>], note: Option<&str>, first: bool, out: &mut Vec<u8>);
 
-    /// Ends a body.
-    fn tail(&self, tail: &Tail, out: &mut Vec<u8>);
+    /// Ends a body, without the fields that the server has refused.
+    fn tail(&self, tail: &Tail, refused: &Refused, out: &mut Vec<u8>);
 
     /// A decoder for one streamed answer.
     fn decoder(&self) -> Box<dyn Decoder>;

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod endings;
 mod gantry;
+mod oddities;
 mod parts;
 mod provider;
 mod rendered;
