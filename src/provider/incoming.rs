@@ -59,24 +59,27 @@ impl Incoming {
             let message = format!("the server compressed its answer ({encoding}) although it was asked not to");
             return Err(ProviderError { status: Some(status), ..ProviderError::new(Class::BadRequest, message) });
         }
-        let kind = text(&self.headers, "content-type").unwrap_or("text/event-stream").to_ascii_lowercase();
-        if kind.starts_with("application/json") {
-            let body = read_whole(&mut self.body, limits::REPLY_BYTES_MAX, trace).await.map_err(|(_, error)| error)?;
-            return codec.whole(&body);
-        }
+        let kind = text(&self.headers, "content-type").unwrap_or_default().to_ascii_lowercase();
         if kind.starts_with("text/html") {
-            let body = read_whole(&mut self.body, limits::ERROR_BODY_BYTES_MAX, trace).await.unwrap_or_else(|(body, _)| body);
+            let body = read_whole(None, &mut self.body, limits::ERROR_BODY_BYTES_MAX, trace).await.unwrap_or_else(|(body, _)| body);
             let message =
                 format!("the server answered {status} with {}, not with a model's answer; is the base URL right?", plain_text(&body));
             return Err(ProviderError { status: Some(status), ..ProviderError::new(Class::BadRequest, message) });
         }
-        stream(codec, &mut self.body, trace).await
+        // Servers label streams as objects and objects as streams; the first byte tells which it is.
+        let first = self.body.next_chunk().await.transpose()?;
+        let begins = first.as_ref().and_then(|piece| piece.trim_ascii_start().first());
+        if begins.map_or(kind.starts_with("application/json"), |byte| *byte == b'{') {
+            let body = read_whole(first, &mut self.body, limits::REPLY_BYTES_MAX, trace).await.map_err(|(_, error)| error)?;
+            return codec.whole(&body);
+        }
+        stream(codec, first, &mut self.body, trace).await
     }
 
     /// Reads the failure behind a status.
     async fn refused(&mut self, codec: &dyn Codec, mask: &Mask, trace: &mut Trace) -> ProviderError {
         let Incoming { status, headers, body } = self;
-        let mut body = read_whole(body, limits::ERROR_BODY_BYTES_MAX, trace).await.unwrap_or_else(|(body, _)| body);
+        let mut body = read_whole(None, body, limits::ERROR_BODY_BYTES_MAX, trace).await.unwrap_or_else(|(body, _)| body);
         if let Some(encoding) = encoding(headers) {
             body = format!("the text is compressed ({encoding})").into_bytes();
         }
@@ -113,7 +116,13 @@ impl From<TooLong> for Broken {
     }
 }
 
-async fn drive(decoder: &mut dyn Decoder, splitter: &mut Splitter, body: &mut Source, trace: &mut Trace) -> Result<(), ProviderError> {
+async fn drive(
+    decoder: &mut dyn Decoder,
+    splitter: &mut Splitter,
+    mut first: Option<Bytes>,
+    body: &mut Source,
+    trace: &mut Trace,
+) -> Result<(), ProviderError> {
     let mut progress = Progress::More;
     let mut left = limits::STREAM_BYTES_MAX;
     while progress == Progress::More {
@@ -123,7 +132,7 @@ async fn drive(decoder: &mut dyn Decoder, splitter: &mut Splitter, body: &mut So
             }
             Ok(())
         };
-        let Some(chunk) = body.next_chunk().await else {
+        let Some(chunk) = next(&mut first, body).await else {
             // A line that breaks off is no event; whether the answer was complete without it, the decoder knows.
             return match splitter.finish(&mut feed) {
                 Err(Broken(error)) if error.class != Class::Protocol => Err(error),
@@ -140,11 +149,24 @@ async fn drive(decoder: &mut dyn Decoder, splitter: &mut Splitter, body: &mut So
     Ok(())
 }
 
+/// The next piece, where the first may have been looked at already.
+async fn next(first: &mut Option<Bytes>, body: &mut Source) -> Option<Result<Bytes, ProviderError>> {
+    match first.take() {
+        Some(piece) => Some(Ok(piece)),
+        None => body.next_chunk().await,
+    }
+}
+
 /// Reads a body up to a bound; what lies beyond is left.
-async fn read_whole(body: &mut Source, bytes_max: usize, trace: &mut Trace) -> Result<Vec<u8>, (Vec<u8>, ProviderError)> {
+async fn read_whole(
+    mut first: Option<Bytes>,
+    body: &mut Source,
+    bytes_max: usize,
+    trace: &mut Trace,
+) -> Result<Vec<u8>, (Vec<u8>, ProviderError)> {
     let mut out = Vec::new();
     while out.len() < bytes_max {
-        match body.next_chunk().await {
+        match next(&mut first, body).await {
             None => break,
             Some(Ok(chunk)) => {
                 note(&chunk, trace);
@@ -163,10 +185,10 @@ fn note(chunk: &Bytes, trace: &mut Trace) {
     }
 }
 
-async fn stream(codec: &dyn Codec, body: &mut Source, trace: &mut Trace) -> Result<Reply, ProviderError> {
+async fn stream(codec: &dyn Codec, first: Option<Bytes>, body: &mut Source, trace: &mut Trace) -> Result<Reply, ProviderError> {
     let mut decoder = codec.decoder();
     let mut splitter = Splitter::default();
-    let read = drive(&mut *decoder, &mut splitter, body, trace).await;
+    let read = drive(&mut *decoder, &mut splitter, first, body, trace).await;
     trace.usage = decoder.usage();
     read?;
     decoder.finish()
