@@ -12,7 +12,7 @@ pub enum Exit {
     Error = 1,
     /// The token budget was met.
     Budget = 2,
-    /// Wall clock, SIGINT or SIGTERM.
+    /// Wall clock, SIGINT, SIGTERM, SIGHUP or SIGQUIT.
     Timeout = 3,
     /// Invalid configuration; never follows a `start`.
     Config = 4,
@@ -49,7 +49,7 @@ impl Exit {
                 "A run error: provider failure, refusal, an answer cut at the output limit, panic, or stdout closed by the reader."
             }
             Exit::Budget => "The token budget (`--max-tokens`) was met.",
-            Exit::Timeout => "The wall clock (`--timeout-ms`) ran out, or SIGINT or SIGTERM arrived.",
+            Exit::Timeout => "The wall clock (`--timeout-ms`) ran out, or SIGINT, SIGTERM, SIGHUP or SIGQUIT arrived.",
             Exit::Config => "Invalid configuration; every fault is named, and no `start` was emitted.",
             Exit::RateLimited => {
                 "The provider still rate limited after all retries: wait `error.retry_after_ms` when present, then run again."
@@ -106,7 +106,7 @@ pub enum Stop {
     Budget,
     /// `--timeout-ms` ran out.
     Deadline,
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM, SIGHUP or SIGQUIT.
     Signal,
     /// The reader of stdout went away.
     StdoutClosed,

@@ -53,9 +53,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Env {
-    /// Reads the process environment.
+    /// Reads the process environment, and takes the keys out of it: a command of the shell tool can look at its ancestors'. Once
+    /// per process, while there is one thread.
     pub(super) fn collect() -> Env {
-        Env { vars: names().filter_map(|name| Some((name, std::env::var_os(name)?))).collect() }
+        let env = Env { vars: names().filter_map(|name| Some((name, std::env::var_os(name)?))).collect() };
+        crate::rt::conceal(VENDORS.iter().filter_map(|vendor| vendor.key_var));
+        env
     }
 
     /// The value of a variable; one that is blank counts as not set.

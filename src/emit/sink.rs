@@ -169,6 +169,11 @@ impl Sink {
         self.lock_until(rt::Clock::now() + LOCK_PATIENCE)?.broken
     }
 
+    /// Whether every line that was emitted is written.
+    pub fn is_delivered(&self) -> bool {
+        self.lock_until(rt::Clock::now() + LOCK_PATIENCE).is_some_and(|state| state.pending() == 0 && state.broken.is_none())
+    }
+
     /// Writes pending bytes without waiting; for the warden. True when some are left, or when the core holds the lock for longer
     /// than a line takes: it may be stuck in a write, and the warden must not be.
     pub fn drain_some(&self) -> bool {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 pub enum Cause {
     /// The wall clock ran out.
     Deadline,
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM, SIGHUP or SIGQUIT.
     Signal,
     /// Nobody reads stdout any more.
     ReaderGone,

@@ -18,6 +18,7 @@
 mod async_fd;
 mod cancel;
 mod clock;
+mod conceal;
 mod driver;
 mod net;
 mod output;
@@ -29,6 +30,7 @@ mod warden;
 pub use async_fd::AsyncFd;
 pub use cancel::{Cancel, Cause};
 pub use clock::Clock;
+pub use conceal::conceal;
 pub use driver::{DriverChoice, block_on, probe};
 pub use net::{ConnectError, Stream, connect, resolve};
 pub use output::{wait_writable, write_nowait};

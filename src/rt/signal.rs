@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as something to poll.
+//! The signals that ask a process to end, as something to poll.
 //!
 //! A handler adds to an eventfd and does nothing else. A blocked mask with a signalfd would be inherited by every child, which
 //! then could not be terminated; a handler is not inherited across exec.
@@ -28,9 +28,14 @@ impl Signals {
     pub fn install() -> io::Result<Signals> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         HANDLER_FD.store(fd.as_raw_fd(), Ordering::Relaxed);
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT] {
             set_handler(signal, on_signal)?;
         }
+        // nohup(1) has it ignored, and means that.
+        if !is_ignored(libc::SIGHUP) {
+            set_handler(libc::SIGHUP, on_signal)?;
+        }
+        // A write beyond the limit of a file's size then fails like any other, and the run ends in order.
         set_handler(libc::SIGXFSZ, on_nothing)?;
         Ok(Signals { fd })
     }
@@ -58,8 +63,16 @@ impl Drop for Signals {
     }
 }
 
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is a valid one, and is only written to; without a new one the call changes nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 fn set_handler(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
-    // SAFETY: an all-zero sigaction is a valid one; the handlers below make one async-signal-safe call at most and keep errno.
+    // SAFETY: an all-zero sigaction is a valid one; the handlers below make at most one async-signal-safe call and keep errno.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;

@@ -54,7 +54,8 @@ pub fn execute(plan: RunPlan, signals: Signals) -> Exit {
     };
     let exit = conclude(&sink, &cancel, ended);
     warden.finish(Duration::from_millis(limits::FINISH_MS));
-    exit
+    // Nor was a reader that does not read.
+    if exit == Exit::Ok && !sink.is_delivered() { Stop::StdoutClosed.exit() } else { exit }
 }
 
 fn fail_early(sink: &Sink, message: &str) -> Exit {

@@ -168,6 +168,8 @@ impl Running {
     fn report(&mut self, report: io::Result<Vec<u8>>) -> Option<End> {
         let bytes = match report {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            // Our request and its report crossed: a socket that closes with something unread is reset.
+            Err(_) if self.asked.is_some() => return self.asked.take(),
             Err(error) => return Some(End::Failed(format!("the helper's socket: {error}"))),
             Ok(bytes) => bytes,
         };

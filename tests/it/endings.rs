@@ -101,7 +101,7 @@ fn the_deadline_ends_an_endless_stream() {
 
 #[test]
 fn one_signal_ends_the_run_with_a_result_within_two_seconds() {
-    for name in ["INT", "TERM"] {
+    for name in ["TERM", "INT", "HUP", "QUIT"] {
         let bed = Bed::new();
         let upstream = hanging();
         let started = Instant::now();
@@ -224,4 +224,16 @@ fn roles_alternate(upstream: &Upstream) -> bool {
         let roles: Vec<&str> = body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
         roles.windows(2).all(|pair| pair != ["user", "user"])
     })
+}
+
+#[test]
+fn a_reader_that_never_reads_is_not_told_by_the_exit_code_that_all_went_well() {
+    let bed = Bed::new();
+    let long = "x".repeat(1 << 20);
+    let upstream = Upstream::start(Script::turns(Wire::Anthropic, vec![Turn::new().text(&long)]));
+    let mut child = bed.against(&upstream, Wire::Anthropic).spawn().unwrap();
+    // The pipe stays open and unread until the process has ended: `wait_with_output` would read it.
+    let unread = child.stdout.take();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    drop(unread);
 }

@@ -17,5 +17,6 @@ mod provider;
 mod rendered;
 mod shell;
 mod shell_cases;
+mod shell_check;
 mod stream;
 mod tools;

@@ -1,12 +1,12 @@
 //! The builtins that a line may use, and the variables that it may set.
 
-use super::words::Text;
-use super::{Judged, Walk, is_name};
+use super::words::{Breadth, Text};
+use super::{Judged, Walk, beneath, is_name};
 
 /// Harmless whatever their arguments.
-const PLAIN: &[&str] = &["cd", "pwd", "echo", "true", "false", ":", "exit", "return", "break", "continue", "shift", "wait"];
+const PLAIN: &[&str] = &["pwd", "echo", "true", "false", ":", "exit", "return", "break", "continue", "shift"];
 /// Harmless with the arguments that [`Walk::builtin`] lets pass.
-const CHECKED: &[&str] = &["printf", "test", "[", "read", "export", "set", "unset", "command", "type"];
+const CHECKED: &[&str] = &["cd", "printf", "test", "[", "read", "export", "set", "unset", "command", "type", "wait"];
 /// Evaluate text, change what names mean, or start programs in other ways.
 const REFUSED: &[&str] = &[
     ".",
@@ -68,6 +68,8 @@ const TAKEN: &[&str] = &[
     "DYLD",
     "BASH",
     "PS",
+    "PWD",
+    "OLDPWD",
     "PROMPT",
     "PATH",
     "ENV",
@@ -164,6 +166,13 @@ impl Walk<'_> {
             return Ok(());
         }
         match name {
+            "cd" => {
+                self.strays |= !args.iter().all(|arg| arg.known().is_some_and(|dir| dir == "-" || beneath(dir))) || args.is_empty();
+                Ok(())
+            }
+            // `wait -p` assigns, and evaluates the subscript of what it assigns to.
+            "wait" if args.iter().all(|arg| matches!(arg, Text::Static(id) if id.bytes().all(|b| b.is_ascii_digit()))) => Ok(()),
+            "wait" => Err("wait takes no arguments here, or the number of a process".into()),
             "printf" if args.first().is_some_and(|a| begins(a, "-v")) => Err("printf -v is not run; use x=$(printf …)".into()),
             "printf" => Ok(()),
             "test" | "[" => tested(args),
@@ -208,6 +217,9 @@ const BETWEEN: &[&str] = &["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le"
 
 /// `test -v` evaluates its word. Where a word is computed, it must stand where it cannot be that operator.
 fn tested(args: &[Text]) -> Judged {
+    if args.iter().any(|a| matches!(a, Text::Dynamic { breadth, .. } if *breadth > Breadth::One)) {
+        return Err("a computed word of a test stands in double quotes, since it would be split otherwise: [ -n \"$x\" ]".into());
+    }
     if args.iter().any(|a| matches!(a.known(), Some("-v" | "-R"))) {
         return Err("test -v evaluates its word; test the value with -n".into());
     }
@@ -225,7 +237,8 @@ fn tested(args: &[Text]) -> Judged {
 fn exported(arg: &Text) -> Judged {
     let word = match arg {
         Text::Static(text) => text,
-        Text::Dynamic { front, .. } => front,
+        Text::Dynamic { front, breadth: Breadth::One } => front,
+        Text::Dynamic { front, .. } => return Err(format!("quote what is exported: export NAME=\"…\", not `{front}…`")),
     };
     let name = word.split('=').next().unwrap_or_default();
     if !is_name(name) || arg.known().is_none() && !word.contains('=') {
@@ -235,7 +248,7 @@ fn exported(arg: &Text) -> Judged {
 }
 
 /// Whether a word does, or may, begin so.
-fn begins(text: &Text, front: &str) -> bool {
+pub(super) fn begins(text: &Text, front: &str) -> bool {
     match text {
         Text::Static(text) => text.starts_with(front),
         Text::Dynamic { front: known, .. } => known.starts_with(front) || front.starts_with(known.as_str()),

@@ -26,8 +26,20 @@ type Judged = Result<(), String>;
 /// # Errors
 /// For the model: the offending word, and what to write instead.
 pub(super) fn check(line: &str, allow: &[String], path: &str) -> Judged {
-    let mut walk = Walk { allow, path, functions: Vec::new(), numbers: Vec::new(), others: Vec::new(), computed: Vec::new() };
+    let mut walk = Walk {
+        allow,
+        path,
+        functions: Vec::new(),
+        numbers: Vec::new(),
+        others: Vec::new(),
+        computed: Vec::new(),
+        strays: false,
+        writes: false,
+    };
     walk.program(line)?;
+    if walk.strays && walk.writes {
+        return Err("a line that goes out of the working directory by cd writes no files; name the file from where the line begins".into());
+    }
     walk.arithmetic_is_literal()
 }
 
@@ -43,6 +55,10 @@ struct Walk<'a> {
     others: Vec<String>,
     /// Variables that arithmetic looks at.
     computed: Vec<String>,
+    /// A `cd` leads, or may lead, out of the working directory or into git's own.
+    strays: bool,
+    /// A redirection writes a file.
+    writes: bool,
 }
 
 impl Walk<'_> {
@@ -79,6 +95,11 @@ impl Walk<'_> {
                 if !is_name(&name) || builtins::known(&name) || self.allow.contains(&name) {
                     return Err(format!("the function name `{name}` is taken; give it another"));
                 }
+                // Whether the definition is reached, in which shell, and whether it lasts cannot be told. Without it the name
+                // must mean nothing.
+                if self.find(&name).is_some() {
+                    return Err(format!("`{name}` is a program as well; give the function another name"));
+                }
                 self.functions.push(name);
                 self.compound(&function.body.0)?;
                 function.body.1.iter().flat_map(|list| &list.0).try_for_each(|redirect| self.redirect(redirect))
@@ -96,6 +117,7 @@ impl Walk<'_> {
             CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
             CompoundCommand::ForClause(each) => {
                 let values = each.values.as_deref().unwrap_or_default();
+                builtins::assignable(&each.variable_name, true)?;
                 let all_numbers = each.values.is_some() && values.iter().all(|v| arithmetic::is_number(&v.value));
                 self.assign(&each.variable_name, all_numbers)?;
                 values.iter().try_for_each(|value| self.word(value).map(drop))?;
@@ -154,9 +176,8 @@ impl Walk<'_> {
                 Ok(())
             }
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
-                if name == Some("export") || name.is_some_and(|name| !builtins::known(name)) && assignment_is_argument(args, word) {
-                    args.push(self.word(word)?);
-                }
+                // Behind the name of a command it is an argument of that command.
+                args.push(self.word(word)?);
                 let AssignmentName::VariableName(variable) = &assignment.name else {
                     return Err(format!("`{}` assigns to an element of an array; use a plain variable", word.value));
                 };
@@ -198,10 +219,18 @@ impl Walk<'_> {
     fn redirect(&mut self, redirect: &IoRedirect) -> Judged {
         match redirect {
             IoRedirect::File(_, kind, target) => self.redirect_file(kind, target),
-            IoRedirect::HereDocument(_, document) => match document.requires_expansion {
-                true => self.here_document(&document.doc),
-                false => Ok(()),
-            },
+            IoRedirect::HereDocument(_, document) => {
+                // Where bash and this grammar disagree about a document's end, text would be run.
+                let end = &document.here_end.value;
+                let bare = ['\'', '"'].iter().find_map(|q| end.strip_prefix(*q)?.strip_suffix(*q)).unwrap_or(end);
+                if bare.is_empty() || !bare.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                    return Err(format!("the end of a here-document is one plain word, as in <<EOF or <<'EOF', not `{end}`"));
+                }
+                match document.requires_expansion {
+                    true => self.here_document(&document.doc),
+                    false => Ok(()),
+                }
+            }
             IoRedirect::HereString(_, word) => self.word(word).map(drop),
             IoRedirect::OutputAndError(word, _) => self.output_file(word),
         }
@@ -218,10 +247,10 @@ impl Walk<'_> {
             },
             (IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput, IoFileRedirectTarget::Filename(word)) => {
                 match self.word(word)? {
-                    Text::Static(text) if !text.starts_with("/dev/") || text == "/dev/null" => Ok(()),
-                    Text::Dynamic { front, .. } if !front.is_empty() && !front.starts_with('/') => Ok(()),
-                    Text::Dynamic { quoted: true, .. } => Ok(()),
-                    _ => Err(format!("`{}` cannot be read from; name a file", word.value)),
+                    Text::Static(text) if text == "/dev/null" => Ok(()),
+                    // Below /dev bash makes connections of its own.
+                    text if !builtins::begins(&text, "/dev/") => Ok(()),
+                    _ => Err(format!("`{}` cannot be read from; name a file outright, or begin with ./", word.value)),
                 }
             }
             (_, IoFileRedirectTarget::Filename(word)) => self.output_file(word),
@@ -235,12 +264,8 @@ impl Walk<'_> {
         if path == "/dev/null" || path == "/dev/stderr" || path == "/dev/stdout" {
             return Ok(());
         }
-        let parts = || path.split('/');
-        if path.is_empty() || path.starts_with(['/', '~']) || parts().any(|part| part == ".." || part == ".git") {
-            refuse()
-        } else {
-            Ok(())
-        }
+        self.writes = true;
+        if beneath(&path) { Ok(()) } else { refuse() }
     }
 
     fn test(&mut self, test: &ExtendedTestExpr) -> Judged {
@@ -267,9 +292,9 @@ impl Walk<'_> {
     }
 }
 
-/// Whether what looks like an assignment stands behind other words, and so is an argument (`find . -name a=b`).
-fn assignment_is_argument(args: &[Text], word: &Word) -> bool {
-    !args.is_empty() || word.value.starts_with('-')
+/// Whether a path stays beneath the directory that it is taken from, and out of git's own.
+fn beneath(path: &str) -> bool {
+    !path.is_empty() && !path.starts_with(['/', '~']) && !path.split('/').any(|part| part == ".." || part.eq_ignore_ascii_case(".git"))
 }
 
 fn is_name(text: &str) -> bool {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::words::Text;
+use super::words::{Breadth, Text};
 use super::{Judged, Walk};
 
 /// How the arguments of a program are judged.
@@ -139,6 +139,9 @@ impl Walk<'_> {
             return Err(format!("`{base}` runs other programs, so a line with it cannot be checked; {}", self.instead()));
         }
         let Some((_, rule)) = RULES.iter().find(|row| row.0 == base) else { return Ok(()) };
+        if base == "git" && args.first().and_then(Text::known) == Some("mv") && args.iter().any(|arg| arg.known().is_none()) {
+            return Err("git mv takes names that are written out, since it moves files over git's own as well".into());
+        }
         let known: Option<Vec<&str>> = args.iter().map(settled).collect();
         match known {
             Some(args) => rule(self, &args),
@@ -160,7 +163,7 @@ impl Walk<'_> {
         if same { Ok(base.to_owned()) } else { Err(format!("`{name}` is not allowed; {}", self.instead())) }
     }
 
-    fn find(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         self.path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(name)).find(|file| file.is_file())
     }
 
@@ -173,9 +176,9 @@ impl Walk<'_> {
 fn settled(arg: &Text) -> Option<&str> {
     match arg {
         Text::Static(text) => Some(text),
-        Text::Dynamic { front, quoted: true } if !front.is_empty() && !front.starts_with('-') => Some(front),
+        Text::Dynamic { front, breadth: Breadth::One } if !front.is_empty() && !front.starts_with('-') => Some(front),
         // A pattern of names that begins with a directory is no option either.
-        Text::Dynamic { front, .. } if front.contains('/') && !front.starts_with('-') => Some(front),
+        Text::Dynamic { front, breadth: Breadth::Names } if front.contains('/') && !front.starts_with('-') => Some(front),
         Text::Dynamic { .. } => None,
     }
 }
@@ -441,6 +444,9 @@ fn git(_: &mut Walk<'_>, args: &[&str]) -> Judged {
     none_of(&format!("git {command}"), rest, GIT_REFUSED, short)?;
     let first = rest.first().copied().unwrap_or_default();
     match *command {
+        "mv" if rest.iter().any(|arg| arg.split('/').any(|part| part.eq_ignore_ascii_case(".git"))) => {
+            Err("git mv does not move what is git's own".into())
+        }
         "config" if !matches!(first, "--get" | "--get-all" | "--get-regexp" | "--list" | "-l" | "get" | "list") => {
             Err("git config only reads here: git config --get NAME".into())
         }
