@@ -89,7 +89,7 @@ pub(super) static FLAGS: &[Flag] = &[
         group: Group::Limits,
         complete: Complete::Nothing,
         short: "The token budget of the whole run: input, output and cache writes.",
-        long_doc: "Cache reads are not counted. The run ends with exit `budget` when the sum reaches N.",
+        long_doc: "Cache reads are not counted. The run ends with exit `budget` when the sum reaches N, or before a call for whose answer fewer than 256 tokens are left. The last call may go past N, since its input is known only afterwards.",
         default: None,
         set: |raw, value| put(&mut raw.max_tokens, whole(value, 1..=u64::MAX)),
     },

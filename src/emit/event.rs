@@ -313,11 +313,11 @@ events! {
         /// Where the gate's output lies.
         gate_log_path: Maybe,
     }
-    /// The token budget is met; at most once in a run.
+    /// The token budget is met, or too little of it is left for another call; at most once in a run.
     BudgetExceeded = "budget_exceeded" {
         /// The budget.
         limit: Count,
-        /// What was used: input + output + cache_write.
+        /// What was used: input + output + cache_write; less than `limit` when the rest was too small for a call.
         total: Count,
     }
     /// Something failed.
@@ -353,7 +353,7 @@ events! {
         turns: Count,
         /// Tool calls that were run.
         tool_calls: Count,
-        /// The final answer.
+        /// The final answer, or the last text before the run was ended early.
         text: Maybe,
         /// The final answer as JSON, when a schema was asked for.
         structured: MaybeJson,
