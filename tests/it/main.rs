@@ -10,6 +10,7 @@ mod basics;
 mod cli;
 mod config;
 mod endings;
+mod faults;
 mod gantry;
 mod oddities;
 mod parts;

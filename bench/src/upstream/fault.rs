@@ -76,8 +76,8 @@ pub const FAULTS: &[Fault] = &[
     fault("no-end", |wire| Answer::sse(half(wire))),
     fault("empty-body", |_| Answer::sse("")),
     fault("error-event", |wire| Answer::sse((wire.row().error_event)("overloaded_error", "busy"))),
-    fault("error-event-in-body", |wire| Answer::sse([half(wire), (wire.row().error_event)("api_error", "lost")].concat())),
-    fault("event-is-no-json", |wire| Answer::sse([half(wire), b"\n\ndata: {\"type\":\n\n".to_vec()].concat())),
+    fault("error-event-in-body", |wire| Answer::sse([whole_events(wire), (wire.row().error_event)("api_error", "lost")].concat())),
+    fault("event-is-no-json", |wire| Answer::sse([whole_events(wire), b"data: {\"type\":\n\n".to_vec(), calling(wire)].concat())),
     fault("endless-events", |wire| endless_body(wire.row().unknown_event.as_bytes())),
     fault("endless-comments", |_| endless_body(b": still here\n\n")),
     fault("endless-line", |_| endless_body(&[b'x'; PIECE_BYTES])),
@@ -96,6 +96,14 @@ fn calling(wire: Wire) -> Vec<u8> {
 fn half(wire: Wire) -> Vec<u8> {
     let mut events = calling(wire);
     events.truncate(events.len() * 2 / 3);
+    events
+}
+
+/// The events of half a turn, without the one that is cut.
+fn whole_events(wire: Wire) -> Vec<u8> {
+    let mut events = half(wire);
+    let end = events.windows(2).rposition(|w| w == b"\n\n").map_or(0, |at| at + 2);
+    events.truncate(end);
     events
 }
 
@@ -150,6 +158,8 @@ mod tests {
         for wire in Wire::ALL {
             let text = String::from_utf8(half(*wire)).unwrap();
             assert!(text.contains("list_files") && !text.contains("max_depth\":1") && !text.ends_with("\n\n"), "{text}");
+            let whole = String::from_utf8(whole_events(*wire)).unwrap();
+            assert!(text.starts_with(&whole) && whole.ends_with("\n\n") && whole.len() > 100, "{whole}");
         }
     }
 }
