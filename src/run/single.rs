@@ -1,6 +1,7 @@
 //! Single mode: one agent until it is done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Ended, Run, random};
 use crate::agent::Meter;
@@ -8,10 +9,14 @@ use crate::agent::turn::{Agent, Ending, Setup};
 use crate::error::Error;
 use crate::limits;
 use crate::provider::{self, Client, ClientSetup, Recorder, Session, Transport};
+use crate::rt;
 use crate::sandbox::{Helpers, ShellPolicy};
 use crate::secret::Secret;
 use crate::tools::{Context, Workdir};
 use crate::transcript::stash::Stash;
+
+/// How long the shell's first helper waits for the core to rest: the timer's smallest step.
+const HELPER_DELAY: Duration = Duration::from_millis(1);
 
 /// Runs the one agent.
 pub(super) async fn run(run: Run, system: &str) -> Result<Ended, Error> {
@@ -21,7 +26,12 @@ pub(super) async fn run(run: Run, system: &str) -> Result<Ended, Error> {
     let session = session(&mut plan, role)?;
     let helpers = Arc::new(Helpers::default());
     if plan.tools.get("shell").is_some() {
-        helpers.prepare();
+        let helpers = helpers.clone();
+        rt::spawn(async move {
+            // A timer fires when the core has nothing to do but wait: the first request, which this would delay, is on its way.
+            rt::sleep(HELPER_DELAY).await;
+            helpers.prepare();
+        });
     }
     let context = Context {
         workdir: Workdir::new(plan.workdir_fd, plan.workdir),

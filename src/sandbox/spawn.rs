@@ -24,7 +24,16 @@ const DRAIN: Duration = Duration::from_millis(200);
 /// Helpers that wait for their order, so that a command need not wait for its helper.
 #[derive(Default)]
 pub struct Helpers {
-    waiting: Mutex<Option<Helper>>,
+    first: Mutex<First>,
+}
+
+/// Where the helper of the first command is.
+#[derive(Default)]
+enum First {
+    #[default]
+    NotStarted,
+    Waits(Helper),
+    Taken,
 }
 
 /// A helper's process and our end of its socket.
@@ -34,19 +43,24 @@ struct Helper {
 }
 
 impl Helpers {
-    /// Starts one ahead, for the first command. That it cannot be started shows with that command.
+    /// Starts one ahead, unless a command was faster. That it cannot be started shows with that command.
     pub fn prepare(&self) {
-        *self.lock() = Helper::start().ok();
+        let mut first = self.lock();
+        if matches!(*first, First::NotStarted)
+            && let Ok(helper) = Helper::start()
+        {
+            *first = First::Waits(helper);
+        }
     }
 
     fn take(&self) -> io::Result<Helper> {
-        let waiting = self.lock().take();
-        waiting.map_or_else(Helper::start, Ok)
+        let first = std::mem::replace(&mut *self.lock(), First::Taken);
+        if let First::Waits(helper) = first { Ok(helper) } else { Helper::start() }
     }
 
-    /// An option is valid after each statement, so a poisoned lock is entered.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Helper>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is behind the lock is valid after each statement, so a poisoned one is entered.
+    fn lock(&self) -> std::sync::MutexGuard<'_, First> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
