@@ -80,7 +80,7 @@ fn serve(flags: Flags) -> Result<(), String> {
     let mut seen = 0;
     loop {
         upstream.wait_for(seen + 1, Duration::from_secs(365 * 24 * 3_600));
-        for received in upstream.ledger().split_off(seen) {
+        for received in upstream.ledger_from(seen) {
             seen += 1;
             if let Some(file) = &mut ledger {
                 let line = [received.body.as_slice(), b"\n"].concat();
