@@ -19,7 +19,11 @@ pub(super) fn help(args: &[OsString]) -> ExitCode {
         [] => print(&usage::help()),
         [word] => match COMMANDS.iter().find(|command| !command.hidden && word == command.name) {
             Some(command) => print(&usage::help_for(command)),
-            None => refuse(&format!("{} is not a command; {}", shown(word), choices(&word.to_string_lossy(), &names))),
+            None => refuse(&format!(
+                "{} is not a command; {}; `gantry help` alone tells the flags",
+                shown(word),
+                choices(&word.to_string_lossy(), &names)
+            )),
         },
         _ => wrong_words("help"),
     }

@@ -199,7 +199,8 @@ impl Replay {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let fault = |at: usize, what: &str| format!("cassette {name}:{}: {what}", at + 1);
         let (at, first) = lines.next().ok_or_else(|| fault(0, "the file is empty"))?;
-        let head: Head = serde_json::from_str(first).map_err(|e| fault(at, &format!("no cassette head: {e}")))?;
+        let head: Head =
+            serde_json::from_str(first).map_err(|e| fault(at, &format!("no cassette head, so --record did not write this file: {e}")))?;
         if head.cassette != VERSION {
             return Err(fault(at, &format!("format {} is unknown here, {VERSION} is read", head.cassette)));
         }

@@ -59,6 +59,14 @@ fn commands_print_and_exit_0_and_wrong_words_exit_4_with_nothing_on_stdout() {
 }
 
 #[test]
+fn asking_for_help_on_a_flag_is_told_where_flags_are_explained() {
+    let output = gantry(&["help", "--mode"]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert!(told.contains("`gantry help` alone tells the flags"), "{told}");
+}
+
+#[test]
 fn a_misspelt_command_is_told_alone() {
     let done = run(&mut gantry(&["docter", "--json"]));
     assert_eq!(done.code, Some(4));
